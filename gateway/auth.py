@@ -1,0 +1,151 @@
+"""Who a request comes from: an API key by header or browser subprotocol, or anybody on this machine.
+
+A key is compared in constant time with every configured key and never leaves this module: everywhere else a client is
+an `Identity`, which is what limits are counted by and what logs show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from workers.errors import ServingError
+
+SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
+"""Browsers cannot set a header on a WebSocket; OpenAI's clients send the key as this subprotocol instead."""
+
+OPEN_PATHS = ("/", "/healthz", "/readyz")
+OPEN_PREFIXES = ("/static/",)
+
+class Unauthorized(ServingError):
+    """The API key is missing or wrong."""
+
+    code = "invalid_api_key"
+    status = 401
+
+
+class Forbidden(ServingError):
+    """The request comes from a web page that may not use this service."""
+
+    code = "origin_not_allowed"
+    status = 403
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client as limits and logs know it: "local" without keys, else "key-1", "key-2"... in configured order."""
+
+    name: str
+
+
+LOCAL = Identity("local")
+IDENTITY = web.RequestKey("identity", Identity)
+
+Lookup = Callable[[str], Identity | None]
+"""Finds whom a key that is not configured was issued to (short-lived keys), or None."""
+
+
+class Guard:
+    """Tells who a request comes from. Without keys only this machine may ask, and no foreign web page."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        # Digests have one length, so that the comparison's time does not tell the length of a key.
+        self._digests = [_digest(key) for key in keys]
+        self._lookups: list[Lookup] = []
+
+    @property
+    def open(self) -> bool:
+        """True when no key is asked for."""
+        return not self._digests
+
+    def accept(self, lookup: Lookup) -> None:
+        """Also accept the keys that `lookup` knows."""
+        self._lookups.append(lookup)
+
+    def identify(self, request: web.BaseRequest) -> Identity:
+        """The client's identity; raises `Unauthorized`, or `Forbidden` for a foreign page on an open service."""
+        if self.open:
+            _check_origin(request)
+            return LOCAL
+        key = presented_key(request)
+        if key is None:
+            raise Unauthorized(
+                "No API key was given. Send it as 'Authorization: Bearer KEY', or from a browser as the WebSocket "
+                f"subprotocol '{SUBPROTOCOL_PREFIX}KEY'."
+            )
+        identity = self.identify_key(key)
+        if identity is None:
+            raise Unauthorized("The API key is wrong. Ask whoever runs this service for a valid one.")
+        return identity
+
+    def identify_key(self, key: str) -> Identity | None:
+        """Whose key it is; None when nobody's."""
+        digest, found = _digest(key), None
+        for number, known in enumerate(self._digests, 1):
+            if hmac.compare_digest(digest, known) and found is None:
+                found = Identity(f"key-{number}")
+        if found is not None:
+            return found
+        return next((identity for lookup in self._lookups if (identity := lookup(key)) is not None), None)
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let no request to a guarded path pass without an identity, kept as `request[IDENTITY]`."""
+        if not is_open(request.path):
+            request[IDENTITY] = self.identify(request)
+        return await handler(request)
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is served to everybody: health and the page itself, which holds nothing of anybody's."""
+    return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
+
+
+def presented_key(request: web.BaseRequest) -> str | None:
+    """The key that a request carries, not yet checked."""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and value.strip():
+        return value.strip()
+    for offered in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
+        if offered.strip().startswith(SUBPROTOCOL_PREFIX):
+            return offered.strip().removeprefix(SUBPROTOCOL_PREFIX)
+    return None
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _check_origin(request: web.BaseRequest) -> None:
+    """An open service trusts the machine, not every page its browser shows.
+
+    A page elsewhere could open a WebSocket to 127.0.0.1, or rebind its own host name to it; so the Host must be a
+    loopback one, and an Origin, which browsers always send here, the same host.
+    """
+    host = urlsplit(f"//{request.host}")
+    if not _names_loopback(host.hostname):
+        raise Forbidden(
+            f"Without an API key this service answers to localhost and 127.0.0.1 only, not to {request.host}. "
+            "Configure api_keys to use it under another name."
+        )
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != host.netloc:
+        raise Forbidden(f"Pages of {origin} may not use this service without an API key. Configure api_keys.")
+
+
+def _names_loopback(host: str | None) -> bool:
+    if host is None:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,149 @@
+"""What the service counts and measures, in Prometheus' terms. One registry per application.
+
+Handlers call the methods that say what happened; gauges of devices are read from the engine when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from speech.engine import Engine
+
+LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+LAG_PERIOD = 0.25
+
+
+class Metrics:
+    """Counters and histograms of one application. All times in seconds."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._sessions = Gauge("speechlane_sessions", "Live sessions now.", registry=registry)
+        self._admitted = Counter("speechlane_sessions_admitted", "Sessions taken.", registry=registry)
+        self._refused = Counter("speechlane_refused", "Work refused.", ["kind", "reason"], registry=registry)
+        self._utterances = Counter("speechlane_utterances", "Utterances ended.", ["outcome"], registry=registry)
+        self._audio = Counter("speechlane_audio_seconds", "Audio received.", ["kind"], registry=registry)
+        self._files = Gauge("speechlane_files", "Uploaded files being transcribed now.", registry=registry)
+        self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
+        self._chunk = Histogram(
+            "speechlane_chunk_round_trip_seconds",
+            "Arrival of the last audio a partial covers to the partial being sent.",
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._final = Histogram(
+            "speechlane_final_latency_seconds",
+            "End of an utterance's audio to its final being sent.",
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._lag = Histogram(
+            "speechlane_event_loop_lag_seconds",
+            "How late the event loop runs a timer.",
+            buckets=LAG_BUCKETS,
+            registry=registry,
+        )
+
+    def session_started(self) -> None:
+        """A live session was admitted."""
+        self._sessions.inc()
+        self._admitted.inc()
+
+    def session_ended(self) -> None:
+        """A live session that was admitted has ended, in whatever way."""
+        self._sessions.dec()
+
+    def refused(self, kind: str, reason: str) -> None:
+        """A "session" or "file" was turned away; `reason` is the error's code."""
+        self._refused.labels(kind, reason).inc()
+
+    def utterance(self, outcome: str) -> None:
+        """An utterance ended: "final", "empty" (nothing was said) or "failed"."""
+        self._utterances.labels(outcome).inc()
+
+    def audio(self, kind: str, seconds: float) -> None:
+        """Audio came in, "live" or "file"."""
+        self._audio.labels(kind).inc(seconds)
+
+    def chunk_round_trip(self, seconds: float) -> None:
+        """A partial was sent so long after the audio it covers had arrived."""
+        self._chunk.observe(seconds)
+
+    def final_latency(self, seconds: float) -> None:
+        """A final was sent so long after its utterance's audio had ended."""
+        self._final.observe(seconds)
+
+    def file_started(self) -> None:
+        """An uploaded file's transcription began."""
+        self._files.inc()
+
+    def file_ended(self) -> None:
+        """An uploaded file's transcription ended, in whatever way."""
+        self._files.dec()
+
+    def request(self, route: str, status: int) -> None:
+        """An HTTP request was answered; `route` is the pattern, so that paths cannot make labels without end."""
+        self._requests.labels(route, str(status)).inc()
+
+    def watch_engine(self, engine: Callable[[], Engine | None]) -> None:
+        """Report the devices of the engine, once there is one."""
+        self.registry.register(_Devices(engine))
+
+    async def watch_loop(self) -> None:
+        """Measure the event loop's lag until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_PERIOD
+            await asyncio.sleep(LAG_PERIOD)
+            self._lag.observe(max(0.0, loop.time() - due))
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus' text format 0.0.4."""
+        return generate_latest(self.registry)
+
+
+class _Devices(Collector):
+    """Reads the engine's status at scrape time, so that nothing has to keep gauges up to date."""
+
+    def __init__(self, engine: Callable[[], Engine | None]) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterable[Metric]:
+        by_device = ["device"]
+        utilisation = GaugeMetricFamily(
+            "speechlane_device_utilisation", "Share of time that the device spent in steps.", labels=by_device
+        )
+        reserved = GaugeMetricFamily(
+            "speechlane_device_reserved", "Share of step time promised to sessions.", labels=by_device
+        )
+        streams = GaugeMetricFamily("speechlane_device_streams", "Live streams on the device.", labels=by_device)
+        free = GaugeMetricFamily("speechlane_device_free_streams", "Streams it would still take.", labels=by_device)
+        queue = GaugeMetricFamily("speechlane_queue_tasks", "Tasks waiting.", labels=["device", "lane"])
+        ready = GaugeMetricFamily("speechlane_ready", "1 when the models are loaded and every device lives.")
+        engine = self._engine()
+        status = engine.status() if engine is not None else None
+        ready.add_metric([], float(status is not None and status.ready))
+        for device in status.devices if status is not None else ():
+            utilisation.add_metric([device.name], device.utilisation)
+            reserved.add_metric([device.name], device.reserved)
+            streams.add_metric([device.name], device.streams)
+            free.add_metric([device.name], device.free_streams)
+            for lane, count in device.queue.items():
+                queue.add_metric([device.name, lane_name(lane)], count)
+        return [utilisation, reserved, streams, free, queue, ready]
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+
+def lane_name(lane: object) -> str:
+    """A lane as a label: "final", "partial", "interactive", "bulk"."""
+    return str(getattr(lane, "name", lane)).lower()

@@ -1,0 +1,148 @@
+"""Settings of the service: one name each, the same as a flag, an environment variable and a key of the TOML file.
+
+Flags win over SPEECHLANE_* variables, those over the TOML file, that over the defaults. Sizes are in bytes, times in
+seconds.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+MIB = 1024 * 1024
+ENV_PREFIX = "SPEECHLANE_"
+
+_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class SettingsInvalid(ValueError):
+    """The configuration cannot be used; the message names each setting and what to do, never a value."""
+
+
+class Settings(BaseSettings):
+    """Everything `speechlane serve` can be told."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
+
+    config: Path | None = Field(None, description="TOML file holding any of these settings (port = 8700).")
+    host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an API key.")
+    port: int = Field(8700, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        (), description="Keys that clients may use, separated by commas. A flag shows in ps; prefer the file."
+    )
+    api_keys_file: Path | None = Field(None, description="File with one API key a line; a line that starts with # is a comment.")
+    models: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("tiny.en",), description="Models to load, separated by commas; the first is the default."
+    )
+    device: str = Field("cpu", description="Where models run: cpu, cuda:0.")
+    threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
+    max_sessions: int = Field(512, ge=1, description="Live sessions at once, whatever the device could carry.")
+    max_sessions_per_key: int | None = Field(None, ge=1, description="Live sessions at once for each API key.")
+    max_files: int = Field(4, ge=1, description="Uploaded files transcribed at once.")
+    max_upload_bytes: int = Field(256 * MIB, ge=1, description="Largest uploaded file.")
+    max_audio_seconds: float = Field(3600.0, gt=0, description="Longest uploaded recording.")
+    session_seconds: float = Field(1800.0, gt=0, description="Longest live session; announced as expires_at.")
+    drain_seconds: float = Field(20.0, ge=0, description="Time that running work gets to end on SIGTERM.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much to log.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = init_settings().get("config") or os.environ.get(f"{ENV_PREFIX}CONFIG")
+        if not path:
+            return init_settings, env_settings
+        if not Path(path).is_file():
+            raise SettingsInvalid(f"config: there is no file {path}")
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
+
+    @field_validator("api_keys", "models", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("models")
+    @classmethod
+    def _some_model(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("name at least one model, for example tiny.en")
+        return value
+
+    @model_validator(mode="after")
+    def _keys_are_usable(self) -> Self:
+        keys = self.keys()
+        for number, key in enumerate(keys, 1):
+            if not _KEY.fullmatch(key):
+                raise ValueError(
+                    f"API key {number} holds a character that a browser cannot send; "
+                    "use letters, digits and - . _ ~ only (try: openssl rand -hex 24)"
+                )
+        if not keys and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} can be reached by others, so an API key is needed: set api_keys_file or "
+                "SPEECHLANE_API_KEYS (make one with: openssl rand -hex 24), or listen on 127.0.0.1"
+            )
+        return self
+
+    def keys(self) -> tuple[str, ...]:
+        """All API keys in clear, in the order they were given; () means that none is asked for."""
+        keys = [key.get_secret_value() for key in self.api_keys]
+        if self.api_keys_file is not None:
+            try:
+                lines = self.api_keys_file.read_text("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"api_keys_file cannot be read: {type(error).__name__}") from error
+            found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+            if not found:
+                raise ValueError("api_keys_file holds no key; write one a line")
+            keys += found
+        return tuple(keys)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings from `flags` (None means not given), the environment and the TOML file; raises `SettingsInvalid`."""
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        # pydantic's own text repeats the values it was given, which may be keys.
+        problems = [_problem(item["loc"], item["type"], item["msg"]) for item in error.errors(include_input=False)]
+        raise SettingsInvalid("; ".join(problems)) from None
+    except SettingsInvalid:
+        raise
+    except ValueError as error:
+        raise SettingsInvalid(f"config: {error}") from None
+
+
+def _problem(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    name = ".".join(str(part) for part in location)
+    if kind == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    message = message.removeprefix("Value error, ")
+    return f"{name}: {message}" if name else message

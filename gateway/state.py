@@ -1,0 +1,125 @@
+"""What the handlers of one application share, found as `request.app[SERVICE]`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from gateway.auth import Guard, Identity
+from gateway.metrics import Metrics
+from gateway.settings import Settings
+from workers.errors import BackendDead, Draining, Overloaded
+
+if TYPE_CHECKING:
+    from speech.engine import Engine
+
+BUSY_RETRY = 5.0
+"""Seconds after which a client that met a full service may try again."""
+
+
+class Service:
+    """One running service: its settings, the engine once loaded, who is connected, and whether it is going down."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.guard = Guard(settings.keys())
+        self.metrics = Metrics()
+        self.draining = asyncio.Event()
+        """Set once, when the service begins to go down: live sessions finalise what is open and close with 1012."""
+        self.failure: BaseException | None = None
+        self._engine: Engine | None = None
+        self._sessions: Counter[Identity] = Counter()
+        self._files = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; raises `Draining` while the models are still loading and `BackendDead` when that failed."""
+        if self.failure is not None:
+            raise BackendDead("The models could not be loaded; the log of the service says why.")
+        if self._engine is None:
+            raise Draining("The models are still loading; try again in a few seconds.")
+        return self._engine
+
+    @engine.setter
+    def engine(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def loaded(self) -> Engine | None:
+        """The engine, or None while there is none."""
+        return self._engine
+
+    def refuse_when_draining(self) -> None:
+        """Raises `Draining` once the service is going down."""
+        if self.draining.is_set():
+            raise Draining("The service is shutting down; try again in a few seconds.")
+
+    @property
+    def sessions(self) -> int:
+        """Live sessions now."""
+        return self._sessions.total()
+
+    @contextmanager
+    def session(self, identity: Identity) -> Iterator[None]:
+        """Hold one of the places for live sessions; raises `Draining` or `Overloaded` at once when there is none.
+
+        This only bounds what a process and a key may hold. Whether a device can carry the stream is decided by
+        `engine.open_stream`.
+        """
+        self.refuse_when_draining()
+        settings = self.settings
+        if self.sessions >= settings.max_sessions:
+            raise Overloaded(f"All {settings.max_sessions} sessions are taken.", retry_after=BUSY_RETRY)
+        if settings.max_sessions_per_key is not None and self._sessions[identity] >= settings.max_sessions_per_key:
+            raise Overloaded(
+                f"This key's {settings.max_sessions_per_key} sessions are all open; close one first.",
+                retry_after=BUSY_RETRY,
+            )
+        self._sessions[identity] += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._sessions[identity] -= 1
+            if not self._sessions[identity]:
+                del self._sessions[identity]
+            self._settle()
+
+    @contextmanager
+    def file(self) -> Iterator[None]:
+        """Hold one of the places for uploaded files; raises `Draining` or `Overloaded` at once when there is none."""
+        self.refuse_when_draining()
+        if self._files >= self.settings.max_files:
+            raise Overloaded(f"{self._files} files are being transcribed already.", retry_after=BUSY_RETRY)
+        self._files += 1
+        self._idle.clear()
+        self.metrics.file_started()
+        try:
+            yield
+        finally:
+            self._files -= 1
+            self.metrics.file_ended()
+            self._settle()
+
+    async def drain(self) -> bool:
+        """Take nothing new and wait until what runs has ended, at most `drain_seconds`. True when all has ended."""
+        self.draining.set()
+        try:
+            await asyncio.wait_for(self._idle.wait(), self.settings.drain_seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _settle(self) -> None:
+        if not self._sessions and not self._files:
+            self._idle.set()
+
+
+SERVICE = web.AppKey("service", Service)
