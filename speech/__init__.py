@@ -1,0 +1,1 @@
+"""From bytes to words and back: audio, voice activity, live transcription, speech backends. No network in here."""

@@ -1,0 +1,165 @@
+"""Whisper's encoder for audio shorter than its window: frozen padding, and increments while an utterance grows.
+
+Whisper always attends over 1,500 frames (30 s). The padding after the speech is the same silence every time, so its
+keys, values and final states are computed once ("frozen") per level of that silence, and only the frames of the
+speech are ever run: their queries attend over their own keys and values followed by the frozen ones. While an
+utterance grows, the frames already encoded stay as they are but for the newest (`REDO`), so that a partial costs the
+same at second 1 and at second 25. Several utterances run together: their rows are packed for the dense layers, and
+each attends over its own keys, so nothing is padded and no utterance sees another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from speech.whisper.dense import dense
+from speech.whisper.features import MEL_FRAMES
+from speech.whisper.weights import Checkpoint
+
+FRAMES = MEL_FRAMES // 2
+"""Encoder frames of a window, 20 ms each."""
+
+MARGIN = 10
+"""Frames of silence encoded after the speech (0.2 s)."""
+
+REDO = 100
+"""Frames re-encoded when an utterance has grown (2 s): what lies further back hardly hears what is new."""
+
+_CONTEXT = 4
+"""Encoder frames around a piece that its convolutions look at (two would do)."""
+
+_FLOOR_STEP = 0.1
+_FLOORS = (-1.5, 0.7)
+
+
+@dataclass(slots=True)
+class Frozen:
+    """A window of nothing: (layers, 2, heads, 1500, head) keys and values, and (1500, dim) final states."""
+
+    kv: Tensor
+    states: Tensor
+
+
+@dataclass(slots=True)
+class Encoding:
+    """Frames [lo, hi) of one utterance on their way through the layers. `x` is (hi - lo, dim).
+
+    `kv` is the utterance's own buffer like Frozen.kv, kept between partials; None for a final, which needs no past.
+    """
+
+    x: Tensor
+    lo: int
+    hi: int
+    floor: float
+    kv: Tensor | None = None
+    layer: int = 0
+
+
+def floor_of(value: float) -> float:
+    """The level of silence whose frozen window serves an utterance with this mel floor."""
+    low, high = _FLOORS
+    return min(high, max(low, round(round(value / _FLOOR_STEP) * _FLOOR_STEP, 3)))
+
+
+def frames_of(samples: int) -> int:
+    """Encoder frames to compute for this many samples at 16 kHz."""
+    return min(FRAMES, -(-samples // 320) + MARGIN)
+
+
+class Encoder:
+    """The encoder of one checkpoint on one device."""
+
+    def __init__(self, weights: Checkpoint, precision: str, device: str) -> None:
+        w = {name: t.to(device) for name, t in weights.tensors.items() if name.startswith("encoder/")}
+        self.layers, self.heads, self.dim, self.mels = (
+            weights.encoder_layers,
+            weights.heads,
+            weights.dim,
+            weights.mels,
+        )
+        self.device = device
+        self._w = w
+        self._positions = w["encoder/position_encodings/encodings"]
+        self._dense = {
+            f"{i}/{name}": dense(
+                precision, w[f"encoder/layer_{i}/{name}/weight"], w.get(f"encoder/layer_{i}/{name}/bias")
+            )
+            for i in range(self.layers)
+            for name in ("self_attention/linear_0", "self_attention/linear_1", "ffn/linear_0", "ffn/linear_1")
+        }
+        self._frozen: dict[float, Frozen] = {}
+
+    def stem(self, mel: Tensor, begin: int, lo: int, hi: int) -> Tensor:
+        """(hi - lo, dim) rows from normalised mel (mels, n) that starts at encoder frame `begin` <= lo."""
+        w = self._w
+        x = mel.to(self.device)[None]
+        x = F.gelu(F.conv1d(x, w["encoder/conv1/weight"], w["encoder/conv1/bias"], padding=1))
+        x = F.gelu(F.conv1d(x, w["encoder/conv2/weight"], w["encoder/conv2/bias"], stride=2, padding=1))
+        return x[0].t()[lo - begin : hi - begin] + self._positions[lo:hi]
+
+    @staticmethod
+    def context(lo: int, hi: int) -> tuple[int, int]:
+        """The encoder frames whose mel the stem needs to give rows [lo, hi)."""
+        return max(0, lo - _CONTEXT), min(FRAMES, hi + _CONTEXT)
+
+    def run(self, batch: Sequence[Encoding], layers: int) -> None:
+        """Take every encoding of `batch` (all at the same layer) through the next `layers` layers."""
+        first = batch[0].layer
+        sizes = [e.hi - e.lo for e in batch]
+        x = torch.cat([e.x for e in batch])
+        for i in range(first, first + layers):
+            x = self._layer(i, x, batch, sizes)
+        if first + layers == self.layers:
+            x = self._norm(x, "encoder/layer_norm")
+        for e, rows in zip(batch, x.split(sizes), strict=True):
+            e.x, e.layer = rows, first + layers
+
+    def finished(self, e: Encoding) -> bool:
+        """Whether `e.x` holds final states."""
+        return e.layer == self.layers
+
+    def frozen(self, floor: float) -> Frozen:
+        """The frozen window for a floor of the grid (see floor_of); computed on first use, kept for ever."""
+        if floor not in self._frozen:
+            self._frozen[floor] = self._silence(floor)
+        return self._frozen[floor]
+
+    def _silence(self, floor: float) -> Frozen:
+        kv = torch.empty(self.layers, 2, self.heads, FRAMES, self.dim // self.heads, device=self.device)
+        mel = torch.full((self.mels, MEL_FRAMES), floor)
+        e = Encoding(self.stem(mel, 0, 0, FRAMES), 0, FRAMES, floor, kv)
+        self.run([e], self.layers)
+        return Frozen(kv, e.x)
+
+    def _layer(self, i: int, x: Tensor, batch: Sequence[Encoding], sizes: list[int]) -> Tensor:
+        p = f"encoder/layer_{i}/"
+        d = self._dense
+        qkv = d[f"{i}/self_attention/linear_0"](self._norm(x, p + "self_attention/layer_norm"))
+        mixed = [
+            self._attend(i, e, rows.view(-1, 3, self.heads, self.dim // self.heads))
+            for e, rows in zip(batch, qkv.split(sizes), strict=True)
+        ]
+        x = x + d[f"{i}/self_attention/linear_1"](torch.cat(mixed))
+        h = F.gelu(d[f"{i}/ffn/linear_0"](self._norm(x, p + "ffn/layer_norm")))
+        return x + d[f"{i}/ffn/linear_1"](h)
+
+    def _attend(self, i: int, e: Encoding, qkv: Tensor) -> Tensor:
+        """Attention of one utterance's rows (n, 3, heads, head) over its past, itself and the frozen silence."""
+        q, k, v = qkv.permute(1, 2, 0, 3)
+        if e.kv is not None:
+            e.kv[i, 0, :, e.lo : e.hi] = k
+            e.kv[i, 1, :, e.lo : e.hi] = v
+            k, v = e.kv[i]
+        elif e.hi < FRAMES:
+            silent = self._frozen[e.floor].kv[i]
+            k, v = torch.cat([k, silent[0, :, e.hi :]], 1), torch.cat([v, silent[1, :, e.hi :]], 1)
+        out = F.scaled_dot_product_attention(q[None], k[None], v[None])
+        return out[0].transpose(0, 1).reshape(-1, self.dim)
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])
