@@ -49,15 +49,15 @@ class LogMel:
         begin = first * HOP - _EDGE
         piece = samples[max(0, begin) :]
         if begin < 0:  # the extractor reflects at the very start, and zeros follow the end
-            head = samples[1 : _EDGE + 1][::-1]
-            piece = np.concatenate([np.pad(head, (_EDGE - len(head), 0)), samples])
-        frames = -(-len(samples) // HOP)
+            head = samples[1 : 1 - begin][::-1]
+            piece = np.concatenate([np.pad(head, (-begin - len(head), 0)), samples])
+        frames = min(MEL_FRAMES, -(-(len(samples) + _EDGE) // HOP))
         total = (frames - first - 1) * HOP + N_FFT
         padded = np.zeros(max(total, N_FFT), np.float32)
         padded[: min(len(piece), len(padded))] = piece[: len(padded)]
         log = self.bank.log_power(torch.from_numpy(padded))
         self._log = torch.cat([self._log[:, :first], log[:, : frames - first]], 1)
-        self._settled = max(first, (len(samples) - _EDGE) // HOP)
+        self._settled = max(first, min(frames, (len(samples) - _EDGE) // HOP))
         self._peak = max(self._peak, float(log.max()))
 
     @property

@@ -77,8 +77,8 @@ def load(folder: Path) -> Checkpoint:
 
 
 def _count(tensors: dict[str, Tensor], side: str) -> int:
-    prefix = f"{side}/layer_"
-    return len({name.split("/")[1] for name in tensors if name.startswith(prefix)})
+    numbered = (name.split("/")[1].removeprefix("layer_") for name in tensors if name.startswith(f"{side}/layer_"))
+    return len({number for number in numbered if number.isdigit()})
 
 
 def _float(raw: dict[str, NDArray[Any]], name: str, value: NDArray[Any]) -> Tensor:
