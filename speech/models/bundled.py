@@ -49,7 +49,9 @@ def verify_bundle(bundle: Bundle) -> None:
         _require_parts(bundle, file, copy_hashed(_parts(bundle, file)))
         copy = joined / file.name
         if copy.is_file() and copy_hashed([copy]) != file.sha256:
-            raise ModelCorrupt(f"{copy} differs from the manifest. Delete {joined}; it is made again at the next start.")
+            raise ModelCorrupt(
+                f"{copy} differs from the manifest. Delete {joined}; it is made again at the next start."
+            )
 
 
 def part_path(part: str) -> Path:
