@@ -66,14 +66,16 @@ clean:  ## remove what make made
 	@$(PIP) -c constraints.txt -e '.[models,test]'
 	@touch $@
 
+# The browser tests drive Chromium through its driver.
 system-packages:
-	@for browser in chromium chromium-browser google-chrome; do \
-	  if command -v $$browser >/dev/null; then exit 0; fi; \
-	done; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	@if command -v chromedriver >/dev/null && command -v chromium >/dev/null; then \
+	  exit 0; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing Chromium for the browser tests"; \
 	  apt-get update -qq </dev/null; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium </dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver </dev/null; \
 	else \
-	  echo "The browser tests need Chromium. Install it first, for example: sudo apt-get install chromium" >&2; exit 1; \
+	  echo "The browser tests need chromium and chromedriver on the PATH. Install them first; on Debian and Ubuntu:" >&2; \
+	  echo "  sudo apt-get install chromium chromium-driver" >&2; \
+	  exit 1; \
 	fi
