@@ -1,0 +1,329 @@
+// Puts the parts together: what the buttons and keys do, and what the page says about it.
+
+import { clock } from "./formats.js";
+import { offer } from "./export.js";
+import { Meter } from "./meter.js";
+import { Notice } from "./notice.js";
+import { Player } from "./player.js";
+import { problem, sourceProblem } from "./problems.js";
+import { AudioRing } from "./ring.js";
+import { readiness } from "./server.js";
+import { Settings } from "./settings.js";
+import { Microphone, openContext, Recording } from "./sources.js";
+import { Stream } from "./stream.js";
+import { Transcript } from "./transcript.js";
+import { View } from "./view.js";
+
+const RING_SECONDS = 600;
+const WATCH_MILLISECONDS = 5000;
+const LAG_SHOWN_MILLISECONDS = 6000;
+
+const $ = (id) => document.getElementById(id);
+
+const STATES = {
+  idle: "Ready",
+  opening: "Connecting",
+  listening: "Live",
+  paused: "Paused",
+  reconnecting: "Reconnecting",
+  finishing: "Finishing",
+};
+
+let state = "idle";
+let context = null;
+let ring = null;
+let player = null;
+let source = null;
+let stream = null;
+let file = null; // the recording to play again when a failed start is retried
+let began = 0;
+let saved = true;
+
+const settings = new Settings($("settings"), settingChanged);
+const notice = new Notice($("notice"), (action) => (action === "retry" ? start(file) : settings.show(action)));
+const meter = new Meter($("meter"));
+const view = new View({ list: $("transcript"), earlier: $("earlier"), latest: $("latest"), onplay: hear });
+const transcript = new Transcript((kind, utterance) => {
+  if (kind === "live") view.live(utterance);
+  else if (kind === "dropped") view.dropped(utterance);
+  else finished(utterance);
+  shown();
+});
+
+async function start(recording = null) {
+  if (state !== "idle") return;
+  notice.hide();
+  file = recording;
+  become("opening");
+  try {
+    await prepare();
+    source = recording ? await Recording.open(context, recording) : await openMicrophone();
+  } catch (error) {
+    idle(sourceProblem(error));
+    return;
+  }
+  player.stop();
+  began = ring.end;
+  source.onframe = frame;
+  source.onend = sourceEnded;
+  if (recording) source.muted = $("mute").getAttribute("aria-pressed") === "true";
+  stream = new Stream(ring, settings, settings.key, { event: received, state: streamState, ended: streamEnded });
+  // What is said while the connection is still opening waits in the ring; a recording waits itself.
+  if (!recording) source.start();
+  stream.open();
+}
+
+/** No more audio; the open words are finished. */
+async function stop() {
+  if (!source || state === "finishing") return;
+  become("finishing");
+  const ending = source;
+  source = null;
+  await ending.stop();
+  await stream.finish();
+}
+
+function togglePause() {
+  if (state === "listening") {
+    source.pause();
+    speech(false);
+    become("paused");
+  } else if (state === "paused") {
+    source.resume();
+    become("listening");
+  }
+}
+
+// The context is made on the first press: browsers start audio only on a person's wish.
+async function prepare() {
+  if (!context) await makeContext();
+  await context.resume();
+}
+
+async function makeContext(options) {
+  context = await openContext(options);
+  ring = new AudioRing(context.sampleRate, RING_SECONDS);
+  player = new Player(context, ring, (utterance, word) => view.playing(utterance, word));
+}
+
+async function openMicrophone() {
+  try {
+    return await Microphone.open(context);
+  } catch (error) {
+    // Some browsers connect a microphone only to a context at the device's own rate; the server takes that too.
+    if (error.name !== "NotSupportedError" || ring.end > 0) throw error;
+    await context.close();
+    await makeContext({ ownRate: true });
+    return Microphone.open(context);
+  }
+}
+
+function frame(samples, peak) {
+  ring.append(samples);
+  meter.push(peak);
+  stream.pump();
+  const seconds = (ring.end - began) / ring.rate;
+  const whole = source?.kind === "file" ? ` / ${clock(source.seconds, 0)}` : "";
+  $("elapsed").textContent = clock(seconds, 0) + whole;
+  view.forgetAudioBefore(ring.start / ring.rate);
+}
+
+function sourceEnded(reason) {
+  if (reason === "unplugged") notice.show(problem("microphoneUnplugged"));
+  stop();
+}
+
+function received(event, offset) {
+  transcript.take(event, offset);
+  if (event.type === "input_audio_buffer.speech_started") speech(true);
+  else if (event.type === "input_audio_buffer.speech_stopped") speech(false);
+  else if (event.type === "x.lag") behind(`${event.seconds.toFixed(1)} s behind`);
+  else if (event.type === "page.skipped") behind(`${event.seconds.toFixed(0)} s skipped, the network is too slow`);
+}
+
+function streamState(next) {
+  if (next === "reconnecting") {
+    transcript.dropLive();
+    speech(false);
+    become("reconnecting");
+  } else if (next === "open" && state !== "finishing") {
+    if (state === "opening" && source.kind === "file") source.start();
+    become(source.paused ? "paused" : "listening");
+  }
+}
+
+async function streamEnded(cause) {
+  const ending = source;
+  source = null;
+  await ending?.stop();
+  transcript.dropLive();
+  idle(cause);
+}
+
+function idle(cause) {
+  speech(false);
+  meter.reset();
+  become("idle");
+  if (cause) notice.show(cause);
+}
+
+function become(next) {
+  state = next;
+  document.body.dataset.state = next;
+  $("connection").textContent = STATES[next];
+  const running = next !== "idle";
+  const label = next === "finishing" ? "Finishing" : running ? "Stop" : "Start";
+  $("toggle").querySelector(".label").textContent = label;
+  $("toggle").querySelector("use").setAttribute("href", running ? "#i-stop" : "#i-mic");
+  $("toggle").setAttribute("aria-disabled", String(next === "finishing"));
+  $("pause").hidden = !["listening", "paused"].includes(next);
+  $("pause").querySelector("use").setAttribute("href", next === "paused" ? "#i-resume" : "#i-pause");
+  $("pause").querySelector("span").textContent = next === "paused" ? "Resume" : "Pause";
+  $("pause").title = next === "paused" ? "Resume (P)" : "Pause (P)";
+  $("mute").hidden = source?.kind !== "file";
+  $("source").textContent = source?.kind === "file" ? source.name : "";
+  $("file").disabled = running;
+  settings.lockModel(running);
+  shown();
+}
+
+function finished(utterance) {
+  saved = false;
+  view.finished(utterance);
+  $("announcer").textContent = utterance.text;
+}
+
+function shown() {
+  const any = transcript.utterances.length > 0;
+  $("tools").hidden = !any;
+  $("empty").hidden = any || state !== "idle";
+}
+
+function speech(on) {
+  meter.speech = on;
+  $("voice").dataset.speech = on;
+  $("voice").textContent = on ? "Speech" : "Silence";
+}
+
+let lagTimer = 0;
+function behind(text) {
+  $("lag").textContent = text;
+  $("lag").hidden = false;
+  clearTimeout(lagTimer);
+  lagTimer = setTimeout(() => ($("lag").hidden = true), LAG_SHOWN_MILLISECONDS);
+}
+
+async function hear(utterance) {
+  if (!ring) return;
+  await context.resume();
+  player.play(utterance);
+}
+
+function settingChanged(name) {
+  document.body.classList.toggle("unshaded", !settings.shading);
+  if (name === "language" || name === "silence") stream?.update(settings);
+  if (name === "key") refreshModels();
+}
+
+async function refreshModels() {
+  try {
+    await settings.load();
+    if (["keyMissing", "keyWrong"].includes($("notice").dataset.problem)) notice.hide();
+  } catch ({ status }) {
+    if (status === 401 || status === 403) notice.show(problem(settings.key ? "keyWrong" : "keyMissing"));
+  }
+}
+
+/** Keep saying how busy the server is; the first time it is ready, ask for its models. */
+async function watchServer() {
+  if (document.visibilityState !== "visible") return;
+  const server = await readiness(settings.key).catch(() => null);
+  if (state === "idle") $("connection").textContent = server ? (server.ready ? STATES.idle : "Loading models") : "Offline";
+  if (server?.ready && !settings.loaded) await refreshModels();
+  $("load").hidden = server?.utilisation === undefined;
+  if ($("load").hidden) return;
+  const percent = Math.round(server.utilisation * 100);
+  $("load").querySelector(".gauge span").style.inlineSize = `${percent}%`;
+  $("load").querySelector(".label").textContent = server.free > 0 ? `${percent} % busy` : "Full";
+  $("load").title = `Server ${percent} % busy, ${server.streams} live, room for ${Math.max(0, server.free)} more`;
+}
+
+function clearAll(button) {
+  if (button.dataset.sure !== "true") {
+    button.dataset.sure = "true";
+    button.textContent = "Really clear?";
+    setTimeout(() => {
+      delete button.dataset.sure;
+      button.textContent = "Clear";
+    }, 4000);
+    return;
+  }
+  player?.stop();
+  transcript.clear();
+  view.clear();
+  saved = true;
+  shown();
+}
+
+const typing = (target) => target.closest?.("input:not([type=file]), select, textarea, dialog");
+const pressable = (target) => target.closest?.("button, a, label, input");
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event.target)) return;
+  if (event.code === "Space" && !pressable(event.target)) {
+    event.preventDefault();
+    toggle();
+  } else if (event.key.toLowerCase() === "p") {
+    togglePause();
+  } else if (event.key === "Escape") {
+    player?.stop();
+  }
+});
+
+function toggle() {
+  if (state === "idle") start();
+  else stop();
+}
+
+$("toggle").addEventListener("click", toggle);
+$("pause").addEventListener("click", togglePause);
+$("settings-open").addEventListener("click", () => settings.show());
+$("mute").addEventListener("click", () => {
+  const muted = $("mute").getAttribute("aria-pressed") !== "true";
+  $("mute").setAttribute("aria-pressed", String(muted));
+  $("mute").querySelector("use").setAttribute("href", muted ? "#i-mute" : "#i-loud");
+  if (source?.kind === "file") source.muted = muted;
+});
+$("file").addEventListener("change", ({ target }) => {
+  if (target.files.length > 0) start(target.files[0]);
+  target.value = "";
+});
+$("tools").addEventListener("click", async ({ target }) => {
+  const what = target.dataset.do;
+  if (what === "clear") clearAll(target);
+  else if (what && (await offer(what, transcript.utterances, target))) saved = true;
+});
+
+addEventListener("dragover", (event) => {
+  if (!event.dataTransfer.types.includes("Files")) return;
+  event.preventDefault();
+  event.dataTransfer.dropEffect = state === "idle" ? "copy" : "none";
+  $("drop").hidden = state !== "idle";
+});
+addEventListener("dragleave", (event) => {
+  if (event.relatedTarget === null) $("drop").hidden = true;
+});
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  $("drop").hidden = true;
+  if (event.dataTransfer.files.length > 0) start(event.dataTransfer.files[0]);
+});
+addEventListener("beforeunload", (event) => {
+  if (!saved) event.preventDefault();
+});
+
+$("host").textContent = location.host;
+settingChanged();
+shown();
+watchServer();
+setInterval(watchServer, WATCH_MILLISECONDS);
