@@ -43,21 +43,22 @@ clean:  ## remove what make made
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first Python of this list that is new enough and not too new.
-.venv/bin/python:
+# The first Python of this list that is new enough and not too new. The stamp is set when pip is there as well, so that
+# an interrupted set-up goes on where it was.
+.venv/created:
 	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
 	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
 	    echo "Creating .venv with $$($$python --version)"; \
-	    $$python -m venv .venv && exit 0; \
-	    rm -rf .venv; \
-	    echo "Could not create a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	    if $$python -m venv .venv && touch $@; then exit 0; fi; \
+	    echo "Python could not create a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	    exit 1; \
 	  fi; \
 	done; \
-	echo "Speechlane needs Python 3.11, 3.12 or 3.13; python3 is $$(python3 --version 2>&1 || true)." >&2; \
-	echo "Install one of them and name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	echo "Speechlane needs Python 3.11, 3.12 or 3.13, but found: $$($(or $(PYTHON),python3) --version 2>&1 || true)" >&2; \
+	echo "Install one of them and name it: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; \
 	exit 1
 
-.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+.venv/installed: pyproject.toml constraints.txt | .venv/created
 	@echo "Installing Speechlane in .venv (the first time takes a few minutes)"
 	@$(PIP) -c constraints.txt -e '.[models]'
 	@touch $@
