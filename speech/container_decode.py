@@ -1,0 +1,173 @@
+"""FFmpeg's part of decoding containers: opening with nothing but known demuxers and codecs, and frames to samples.
+
+The bytes are a stranger's. FFmpeg may read the object it is given and open nothing else, and its single allocations are
+bounded, because an index of a hundred bytes may claim a hundred million entries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.error import FFmpegError
+from numpy.typing import NDArray
+
+from speech.asr import Samples
+from speech.audio import MAX_CHANNELS, MIN_RATE, checked_float, downmix
+from speech.container_format import SUPPORTED
+from speech.resample import Resampler
+from workers.errors import InputInvalid, InputTooLarge
+
+MAX_RATE = 192_000
+"""Hz; recordings come at higher rates than live streams."""
+
+_CODECS = (
+    "opus,libopus,vorbis,flac,mp3float,mp3,aac,alac,adpcm_ms,adpcm_ima_wav,pcm_u8,pcm_s16le,pcm_s24le,pcm_s32le,"
+    "pcm_f32le,pcm_f64le,pcm_s16be,pcm_s24be,pcm_s32be,pcm_f32be,pcm_mulaw,pcm_alaw"
+)
+_DEMUXERS = "ogg,matroska,flac,wav,mov,aac,mp3"
+_HONEST_DURATION = {"ogg", "matroska", "flac", "mov"}  # WAV and MP3 headers are often wrong without malice
+_DAMAGED_READS = 100  # read errors in a row after which the rest is given up
+_RATE_CHANGES = 64  # chained streams may change their rate; each change costs a new filter
+_LARGEST_ALLOCATION = 64 << 20  # bytes; the index of 16 hours of AAC
+
+_log = logging.getLogger(__name__)
+
+
+def _limit_allocations() -> None:
+    """Lower FFmpeg's limit for one allocation (2 GiB) for the process. Its library is found among the loaded ones."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else []
+    paths = {line.split(maxsplit=5)[-1] for line in lines if "libavutil" in line}
+    for path in paths:
+        limit = ctypes.CDLL(path).av_max_alloc
+        limit.argtypes, limit.restype = [ctypes.c_size_t], None
+        limit(_LARGEST_ALLOCATION)
+    if not paths:
+        _log.warning("FFmpeg's library was not found, so its allocations are not limited")
+
+
+_limit_allocations()
+
+
+def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Iterator[Samples]:
+    """The first sound track of a container as 16 kHz mono, frame by frame."""
+    with _open(source, kind, param) as container:
+        if not container.streams.audio:
+            raise InputInvalid(f"{param} has no sound track; send a recording with sound", param=param)
+        if (
+            max_seconds is not None
+            and kind in _HONEST_DURATION
+            and (container.duration or 0) / av.time_base > max_seconds
+        ):
+            _too_long(max_seconds, param)
+        resampler: Resampler | None = None
+        seconds, changes = 0.0, 0
+        for frame in _frames(container, param):
+            if resampler is None or resampler.rate != frame.sample_rate:
+                if resampler is not None:
+                    changes += 1
+                    if changes > _RATE_CHANGES:
+                        raise InputInvalid(
+                            f"{param} changes its sample rate over and over; send it at one", param=param
+                        )
+                    yield resampler.flush()
+                _check(frame.sample_rate, frame.layout.nb_channels, param)
+                resampler = Resampler(frame.sample_rate)
+            seconds += frame.samples / frame.sample_rate
+            if max_seconds is not None and seconds > max_seconds:
+                _too_long(max_seconds, param)
+            yield resampler.feed(_mono(frame, param))
+        if resampler is None:
+            raise InputInvalid(f"no sound in {param} could be decoded; it is damaged or cut off", param=param)
+        yield resampler.flush()
+
+
+def _open(source: Any, kind: str, param: str) -> InputContainer:
+    options = {
+        "format_whitelist": _DEMUXERS,
+        "codec_whitelist": _CODECS,
+        "protocol_whitelist": "none",
+        "probesize": "1048576",
+        "analyzeduration": "1",
+    }
+    try:
+        # Tags in another character set than they say are no reason to refuse the sound.
+        container: InputContainer = av.open(
+            source, "r", format=kind, container_options=options, metadata_errors="replace", io_open=_refuse_to_open
+        )
+        return container
+    except FFmpegError as error:
+        raise InputInvalid(
+            f"{param} could not be read as {kind}: {error.strerror}; send {SUPPORTED}", param=param
+        ) from error
+
+
+def _frames(container: InputContainer, param: str) -> Iterator[av.AudioFrame]:
+    stream = container.streams.audio[0]
+    codec = stream.codec_context
+    if codec is None or codec.codec.name not in _CODECS.split(","):
+        name = "unknown" if codec is None else codec.codec.name
+        raise InputInvalid(
+            f"the sound in {param} is coded as {name}; use Opus, Vorbis, FLAC, MP3, AAC or PCM", param=param
+        )
+    _check(codec.sample_rate, codec.layout.nb_channels, param)
+    codec.thread_count = 1
+    damaged = failed_reads = 0
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets)
+            failed_reads = 0
+        except StopIteration:
+            break
+        except FFmpegError:
+            damaged += 1
+            failed_reads += 1
+            if failed_reads >= _DAMAGED_READS:
+                break
+            packets = container.demux(stream)  # the demuxer goes on behind the damage if it can
+            continue
+        try:
+            yield from packet.decode()
+        except FFmpegError:
+            damaged += 1
+    if damaged:
+        _log.warning("skipped %d damaged parts of a %s", damaged, container.format.name)
+
+
+def _mono(frame: av.AudioFrame, param: str) -> Samples:
+    """A decoded frame as mono float32 at the frame's own rate."""
+    data: NDArray[Any] = frame.to_ndarray()
+    frames = data.T if frame.format.is_planar else data.reshape(-1, frame.layout.nb_channels)
+    if frames.dtype.kind == "f":
+        return checked_float(downmix(frames.astype(np.float32)), param)
+    full_scale = float(2 ** (8 * frames.dtype.itemsize - 1))
+    middle = full_scale if frames.dtype.kind == "u" else 0.0  # 8-bit WAV has its silence at 128
+    return downmix(((frames - middle) / full_scale).astype(np.float32))
+
+
+def _check(rate: int, channels: int, param: str) -> None:
+    if rate == 0 or channels == 0:
+        raise InputInvalid(
+            f"{param} holds no sound with a sample rate and number of channels (up to {MAX_CHANNELS}) that can be decoded",
+            param=param,
+        )
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise InputInvalid(f"{param} has {rate} samples a second; send {MIN_RATE} to {MAX_RATE}", param=param)
+    if not 1 <= channels <= MAX_CHANNELS:
+        raise InputInvalid(f"{param} has {channels} channels; send 1 to {MAX_CHANNELS}", param=param)
+
+
+def _too_long(max_seconds: float, param: str) -> NoReturn:
+    raise InputTooLarge(f"{param} is longer than {max_seconds:g} s; send a shorter one", param=param)
+
+
+def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+    raise InputInvalid("the file refers to another file; send one that holds its own sound", param="file")
