@@ -24,6 +24,7 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
 
+
 class Unauthorized(ServingError):
     """The API key is missing or wrong."""
 

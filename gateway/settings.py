@@ -42,7 +42,9 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         (), description="Keys that clients may use, separated by commas. A flag shows in ps; prefer the file."
     )
-    api_keys_file: Path | None = Field(None, description="File with one API key a line; a line that starts with # is a comment.")
+    api_keys_file: Path | None = Field(
+        None, description="File with one API key a line; a line that starts with # is a comment."
+    )
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         ("tiny.en",), description="Models to load, separated by commas; the first is the default."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,10 @@ class Service:
         self.metrics = Metrics()
         self.draining = asyncio.Event()
         """Set once, when the service begins to go down: live sessions finalise what is open and close with 1012."""
-        self.failure: BaseException | None = None
+        self.loading: asyncio.Task[None] | None = None
+        self.failure: Exception | None = None
+        """Why the models could not be loaded."""
+        self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()
         self._files = 0

@@ -1,0 +1,91 @@
+"""The application: routes, middlewares, and the life of the engine behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway import health, pages
+from gateway.http_errors import errors_middleware
+from gateway.realtime import realtime_handler
+from gateway.settings import Settings
+from gateway.state import SERVICE, Service
+from gateway.transcriptions import transcribe_handler
+
+if TYPE_CHECKING:
+    from speech.engine import Engine
+
+log = logging.getLogger("speechlane")
+
+StartEngine = Callable[[Settings], Awaitable["Engine"]]
+
+
+async def start_engine(settings: Settings) -> Engine:
+    """Load the models that the settings name."""
+    # Importing torch takes seconds, in which the loop has to answer /healthz.
+    module = await asyncio.to_thread(importlib.import_module, "speech.engine")
+    engine_settings = module.EngineSettings(models=settings.models, device=settings.device, threads=settings.threads)
+    engine: Engine = await module.Engine.start(engine_settings)
+    return engine
+
+
+def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Application:
+    """The whole service. The engine is started by `start` in the background as soon as the application runs."""
+    service = Service(settings)
+    app = web.Application(
+        middlewares=[_count_requests, pages.security_headers, errors_middleware, service.guard.middleware]
+    )
+    app[SERVICE] = service
+    app.router.add_get("/healthz", health.healthz)
+    app.router.add_get("/readyz", health.readyz)
+    app.router.add_get("/metrics", health.metrics)
+    app.router.add_get("/v1/models", health.list_models)
+    app.router.add_get("/v1/models/{model:.+}", health.get_model)
+    app.router.add_get("/v1/realtime", realtime_handler)
+    app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
+    app.router.add_get("/", pages.index)
+    app.router.add_static("/static/", pages.WEB)
+    app.cleanup_ctx.append(_background(service, start))
+    return app
+
+
+def _background(service: Service, start: StartEngine) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def run(app: web.Application) -> AsyncIterator[None]:
+        service.loading = asyncio.create_task(_load(service, start))
+        lag = asyncio.create_task(service.metrics.watch_loop())
+        service.metrics.watch_engine(lambda: service.loaded)
+        yield
+        service.loading.cancel()
+        lag.cancel()
+        with suppress(asyncio.CancelledError):
+            await service.loading
+        with suppress(asyncio.CancelledError):
+            await lag
+        if service.loaded is not None:
+            await service.loaded.close()
+
+    return run
+
+
+async def _load(service: Service, start: StartEngine) -> None:
+    try:
+        service.engine = await start(service.settings)
+    except Exception as error:
+        service.failure = error
+        log.error("the models could not be loaded: %s", error, exc_info=error)
+
+
+@web.middleware
+async def _count_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    resource = request.match_info.route.resource
+    route = resource.canonical if resource is not None else "unmatched"
+    response = await handler(request)
+    request.app[SERVICE].metrics.request(route, response.status)
+    return response

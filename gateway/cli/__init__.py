@@ -1,0 +1,32 @@
+"""The command `speechlane`."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.cli import doctor, listen, models, serve, transcribe
+
+app = typer.Typer(
+    name="speechlane",
+    help="""Speech to text while it is spoken, on your own machine.
+
+    Start with:
+
+      speechlane serve                      the service and its page, on http://127.0.0.1:8700
+
+      speechlane listen talk.wav            stream a recording to it and watch the words come
+
+      speechlane transcribe talk.mp3        one file, without a service
+
+      speechlane doctor                     when something does not work
+    """,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="serve", help=serve.HELP)(serve.command)
+app.command(name="listen", help=listen.HELP)(listen.command)
+app.command(name="transcribe", help=transcribe.HELP)(transcribe.command)
+app.command(name="models", help=models.HELP)(models.command)
+app.command(name="doctor", help=doctor.HELP)(doctor.command)

@@ -1,0 +1,89 @@
+"""`speechlane serve`: the service until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic.fields import FieldInfo
+from rich.text import Text
+
+from gateway.cli.console import err, fail, log_to_stderr
+from gateway.settings import ENV_PREFIX, Settings, SettingsInvalid, load_settings
+
+HELP = """Run the service: the page, the realtime endpoint, transcription of files.
+
+Every flag is also an environment variable (--port is SPEECHLANE_PORT) and a key of the TOML file that --config
+names. Flags win over variables, variables over the file.
+
+Examples:
+
+  speechlane serve
+
+  speechlane serve --models base --max-audio-seconds 7200
+
+  speechlane serve --host 0.0.0.0 --api-keys-file keys.txt
+
+  SPEECHLANE_PORT=9000 speechlane serve --config speechlane.toml
+"""
+
+
+def command(**flags: Any) -> None:
+    try:
+        settings = load_settings(**flags)
+    except SettingsInvalid as error:
+        fail(str(error), 2)
+    log_to_stderr(settings.log_level)
+    # Imported late so that --help and wrong settings answer at once.
+    from gateway.server import CannotListen, CannotLoad, serve
+
+    names = ", ".join(settings.models)
+
+    def listening(url: str) -> None:
+        err.print(f"Loading {names} on {settings.device}; {url}/readyz tells when it is done.")
+
+    def ready(url: str) -> None:
+        err.print(Text.assemble(("Speechlane is ready: ", "bold green"), (url, "bold")))
+        err.print(f"  Page       open {url} and speak, or drop a recording on it")
+        err.print(f"  Realtime   {url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription (OpenAI's protocol)")
+        err.print(f"  Files      curl -F file=@talk.wav -F model={settings.models[0]} {url}/v1/audio/transcriptions")
+        err.print(f"  Terminal   speechlane listen talk.wav --url {url.replace('http', 'ws', 1)}")
+        err.print("  Stop       Ctrl-C; what is being said is finished first")
+
+    try:
+        asyncio.run(serve(settings, listening=listening, ready=ready))
+    except CannotListen as error:
+        fail(str(error))
+    except CannotLoad as error:
+        fail(f"the models could not be loaded: {error}\n'speechlane doctor' checks what they need.")
+    err.print("Stopped.")
+
+
+def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+    """A setting as a flag; a list is given with commas, as in the environment."""
+    kind = field.annotation
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    if kind not in (int, float, Path):
+        kind = str
+    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    notes = [f"default {default}"] if default not in (None, "") else []
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=f"{field.description} [{'; '.join([*notes, ENV_PREFIX + name.upper()])}]",
+        show_default=False,
+        metavar=kind.__name__.upper() if kind is not str else "TEXT",
+    )
+    annotation: Any = Annotated[kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+# The flags are the settings, so that a setting is written down once.
+command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_option(name, field) for name, field in Settings.model_fields.items()]
+)

@@ -1,0 +1,139 @@
+"""Where `speechlane listen` takes its audio from: a file, standard input, the microphone. All give PCM16 blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from speech.asr import SAMPLE_RATE, Samples
+
+BLOCK_SECONDS = 0.1
+BLOCKS_AHEAD = 20
+"""Blocks that are decoded before they are due; the reader waits when so many lie there."""
+
+Blocks = AsyncIterator[bytes]
+
+
+class SourceError(Exception):
+    """The audio cannot be had; the message says how to mend it."""
+
+
+def file_blocks(path: Path) -> Blocks:
+    """A recording of any kind, 16 kHz mono, as fast as it is asked for."""
+    from speech.containers import decode_file
+
+    def read() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            for samples in decode_file(file, max_seconds=float("inf")):
+                yield pcm16(samples)
+
+    return _cut(_threaded(read), SAMPLE_RATE)
+
+
+def stdin_blocks(rate: int) -> Blocks:
+    """Raw little-endian PCM16 mono of `rate` Hz from standard input."""
+
+    def read() -> Iterator[bytes]:
+        # Unbuffered: a buffered read would wait for a whole block of a slow pipe.
+        while data := os.read(sys.stdin.fileno(), block_bytes(rate)):
+            yield data
+
+    return _cut(_threaded(read), rate)
+
+
+async def microphone_blocks(rate: int) -> Blocks:
+    """The default microphone until cancelled."""
+    try:
+        import sounddevice  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except (ImportError, OSError) as error:
+        # The Python package is missing (ImportError) or the PortAudio library that it needs (OSError).
+        raise SourceError(
+            "the microphone needs sounddevice and PortAudio: pip install 'speechlane[mic]', and on Debian "
+            "apt-get install libportaudio2. Or record with another program and pipe it: "
+            "arecord -f S16_LE -r 16000 -t raw | speechlane listen - --rate 16000"
+        ) from error
+    loop = asyncio.get_running_loop()
+    blocks: asyncio.Queue[bytes] = asyncio.Queue(BLOCKS_AHEAD)
+
+    def put(data: bytes) -> None:
+        if blocks.full():
+            blocks.get_nowait()  # the network stands still: the oldest sound goes first
+        blocks.put_nowait(data)
+
+    def callback(data: Any, frames: int, time: Any, status: Any) -> None:
+        loop.call_soon_threadsafe(put, bytes(data))
+
+    try:
+        stream = sounddevice.RawInputStream(
+            samplerate=rate, channels=1, dtype="int16", blocksize=int(rate * BLOCK_SECONDS), callback=callback
+        )
+    except Exception as error:
+        raise SourceError(f"the microphone cannot be opened: {error}. 'speechlane doctor' lists devices.") from error
+    with stream:
+        while True:
+            yield await blocks.get()
+
+
+async def at_real_time(blocks: Blocks, rate: int) -> Blocks:
+    """The same blocks, none before the moment at which a microphone would have finished it."""
+    loop = asyncio.get_running_loop()
+    start, sent = loop.time(), 0.0
+    async for block in blocks:
+        sent += len(block) / (2 * rate)
+        await asyncio.sleep(max(0.0, start + sent - loop.time()))
+        yield block
+
+
+def pcm16(samples: Samples) -> bytes:
+    """Float samples in [-1, 1] as little-endian 16-bit integers, clipped."""
+    return (np.clip(samples, -1.0, 1.0) * 32767.0).round().astype("<i2").tobytes()
+
+
+def block_bytes(rate: int) -> int:
+    """Bytes of one block of PCM16."""
+    return 2 * int(rate * BLOCK_SECONDS)
+
+
+async def _cut(pieces: Blocks, rate: int) -> Blocks:
+    """Pieces of any length as blocks of one; the last one is what is left, without half a sample."""
+    size, kept = block_bytes(rate), bytearray()
+    async for piece in pieces:
+        kept += piece
+        while len(kept) >= size:
+            yield bytes(kept[:size])
+            del kept[:size]
+    if len(kept) >= 2:
+        yield bytes(kept[: len(kept) // 2 * 2])
+
+
+async def _threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
+    """What `read` gives, from a thread that may block; it dies with the process, so a silent pipe holds up nothing."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(BLOCKS_AHEAD)
+
+    def put(item: bytes | BaseException | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def work() -> None:
+        try:
+            try:
+                for piece in read():
+                    put(piece)
+                put(None)
+            except Exception as error:
+                put(error)
+        except RuntimeError:
+            pass  # the loop has ended: nobody listens any more
+
+    threading.Thread(target=work, daemon=True, name="audio source").start()
+    while (item := await queue.get()) is not None:
+        if isinstance(item, BaseException):
+            raise item
+        yield item

@@ -1,0 +1,108 @@
+"""Is it alive, is it ready, what does it serve, how is it doing: /healthz, /readyz, /v1/models, /metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from gateway.http_errors import ModelNotFound
+from gateway.metrics import lane_name
+from gateway.state import SERVICE, Service
+from workers.errors import ServingError
+
+if TYPE_CHECKING:
+    from speech.engine import EngineStatus, ModelInfo
+
+
+async def healthz(request: web.Request) -> web.Response:
+    """200 as long as the event loop runs; a supervisor restarts the process when this stops answering."""
+    return web.json_response({"status": "alive"})
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """200 when new sessions are welcome, else 503 with the reason; a load balancer looks here.
+
+    Whoever may use the service also sees its load.
+    """
+    service = request.app[SERVICE]
+    state = readiness(service)
+    body: dict[str, Any] = {"status": state}
+    engine = service.loaded
+    if engine is not None and _may_look(service, request):
+        body |= {
+            "sessions": service.sessions,
+            "max_sessions": service.settings.max_sessions,
+            "devices": _devices(engine.status()),
+        }
+    ready = state == "ready"
+    return web.json_response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
+
+
+def readiness(service: Service) -> str:
+    """One word: ready, loading, failed (the models could not be loaded), draining or device_dead."""
+    if service.draining.is_set():
+        return "draining"
+    if service.failure is not None:
+        return "failed"
+    if service.loaded is None:
+        return "loading"
+    return "ready" if service.loaded.status().ready else "device_dead"
+
+
+def _may_look(service: Service, request: web.Request) -> bool:
+    try:
+        service.guard.identify(request)
+    except ServingError:
+        return False
+    return True
+
+
+def _devices(status: EngineStatus) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": device.name,
+            "utilisation": round(device.utilisation, 4),
+            "reserved": round(device.reserved, 4),
+            "streams": device.streams,
+            "free_streams": device.free_streams,
+            "queue": {lane_name(lane): count for lane, count in device.queue.items()},
+        }
+        for device in status.devices
+    ]
+
+
+async def list_models(request: web.Request) -> web.Response:
+    """Every loaded model, in OpenAI's list."""
+    service = request.app[SERVICE]
+    data = [_model(info, service) for info in service.engine.models() if info.loaded]
+    return web.json_response({"object": "list", "data": data})
+
+
+async def get_model(request: web.Request) -> web.Response:
+    """One loaded model by its name or an alias."""
+    service = request.app[SERVICE]
+    asked = request.match_info["model"]
+    for info in service.engine.models():
+        if info.loaded and (info.name == asked or asked in info.aliases):
+            return web.json_response(_model(info, service) | {"id": asked})
+    raise ModelNotFound(f"The model {asked[:200]!r} is not loaded here; GET /v1/models lists those that are.")
+
+
+def _model(info: ModelInfo, service: Service) -> dict[str, Any]:
+    return {
+        "id": info.name,
+        "object": "model",
+        "created": service.started_at,
+        "owned_by": "speechlane",
+        "task": info.task,
+        "languages": list(info.languages),
+        "aliases": list(info.aliases),
+    }
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Prometheus' text format."""
+    body = request.app[SERVICE].metrics.exposition()
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

@@ -1,0 +1,114 @@
+"""Running the application on a port until a signal comes, and going down without losing anybody's words."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiohttp import web
+
+from gateway.app import StartEngine, build_app, start_engine
+from gateway.settings import Settings
+from gateway.state import SERVICE, Service
+
+log = logging.getLogger("speechlane")
+
+CANCEL_SECONDS = 2.0
+"""What handlers that are still running after the drain get to clean up."""
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class CannotLoad(Exception):
+    """The models could not be loaded; the message says why."""
+
+
+async def serve(
+    settings: Settings,
+    *,
+    listening: Callable[[str], None],
+    ready: Callable[[str], None],
+    start: StartEngine = start_engine,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. A second signal skips the drain.
+
+    `listening` and `ready` are told the URL, when health is answered and when the models are loaded. Raises
+    `CannotListen` before anything is loaded, `CannotLoad` when loading fails.
+    """
+    stop = asyncio.Event()
+    hurry = asyncio.Event()
+
+    def on_signal() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    with bind(settings.host, settings.port) as sock:
+        app = build_app(settings, start)
+        service = app[SERVICE]
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=CANCEL_SECONDS, handle_signals=False)
+        await runner.setup()
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, on_signal)
+            await web.SockSite(runner, sock).start()
+            url = _url(settings.host, sock.getsockname()[1])
+            listening(url)
+            assert service.loading is not None
+            if await _first(service.loading, stop.wait()):
+                if service.failure is not None:
+                    raise CannotLoad(str(service.failure)) from service.failure
+                ready(url)
+                await stop.wait()
+            await _drain(service, hurry)
+        finally:
+            await runner.cleanup()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens on the address; raises `CannotListen` with the remedy."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
+        return socket.create_server(address[:2], family=family, backlog=512)
+    except socket.gaierror as error:
+        raise CannotListen(f"host {host} is no address of this machine: {error.strerror}") from error
+    except OSError as error:
+        remedies = {
+            errno.EADDRINUSE: f"port {port} is in use; stop what holds it (ss -ltnp 'sport = :{port}' shows it) "
+            f"or choose another: speechlane serve --port {port + 1 if port < 65535 else port - 1}",
+            errno.EACCES: f"port {port} needs privileges; choose one above 1023: speechlane serve --port 8700",
+            errno.EADDRNOTAVAIL: f"host {host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all",
+        }
+        raise CannotListen(remedies.get(error.errno or 0, f"cannot listen on {host}:{port}: {error}")) from error
+
+
+async def _drain(service: Service, hurry: asyncio.Event) -> None:
+    """Refuse new work, let what runs end."""
+    log.info("draining: %d live sessions end, new ones are refused", service.sessions)
+    drained = asyncio.create_task(service.drain())
+    if not await _first(drained, hurry.wait()) or not drained.result():
+        log.warning("not everything ended in time; %d sessions are cut off", service.sessions)
+    if service.loaded is not None and not hurry.is_set():
+        await service.loaded.drain(CANCEL_SECONDS)
+
+
+async def _first(work: asyncio.Task[Any], event: Coroutine[Any, Any, object]) -> bool:
+    """Wait for `work` or `event`, whichever comes first; True when `work` has ended."""
+    waiter = asyncio.ensure_future(event)
+    await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()
+    return work.done()
+
+
+def _url(host: str, port: int) -> str:
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

@@ -1,0 +1,108 @@
+"""Reading a multipart form with one file in it, part by part, fields in any order, everything bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO, cast
+
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from workers.errors import InputInvalid, InputTooLarge
+
+MEMORY_BYTES = 8 * 1024 * 1024
+"""A file larger than this is kept on disk while it is read."""
+
+CHUNK_BYTES = 256 * 1024
+FIELD_BYTES = 64 * 1024
+MAX_PARTS = 64
+FRAMING_BYTES = 1024 * 1024
+"""What boundaries, headers and text fields may add to the size of the file."""
+
+
+@dataclass
+class Form:
+    """A form that has been read: text fields by name (without a trailing []), and the file, rewound."""
+
+    file: BinaryIO
+    size: int | None = None
+    fields: dict[str, list[str]] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterator[Form]:
+    """The request's form; its file is deleted when the context ends.
+
+    Raises `InputTooLarge` as soon as the limit is passed (before reading, when the length is announced) and
+    `InputInvalid` for anything that is not a form with one part called `file`.
+    """
+    if request.content_type != "multipart/form-data":
+        raise InputInvalid("Send the request as multipart/form-data with the recording in the part 'file'.")
+    if (request.content_length or 0) > max_file_bytes + FRAMING_BYTES:
+        raise _too_large(max_file_bytes)
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
+        form = Form(cast(BinaryIO, file))
+        try:
+            await _read_parts(request, form, max_file_bytes)
+        except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
+            raise InputInvalid(f"The multipart form is malformed: {error}") from error
+        if form.size is None:
+            raise InputInvalid("There is no file: send the recording as the part 'file'.", param="file")
+        if form.size == 0:
+            raise InputInvalid("The file is empty: send a recording.", param="file")
+        file.seek(0)
+        yield form
+
+
+async def _read_parts(request: web.Request, form: Form, max_file_bytes: int) -> None:
+    reader = await request.multipart()
+    count = 0
+    while (part := await reader.next()) is not None:
+        count += 1
+        if count > MAX_PARTS:
+            raise InputInvalid(f"The form has more than {MAX_PARTS} parts.")
+        if not isinstance(part, BodyPartReader) or not part.name:
+            raise InputInvalid("Every part of the form needs a name, and parts cannot be nested.")
+        name = part.name.removesuffix("[]")
+        if name != "file":
+            form.fields.setdefault(name, []).append(await _read_text(part, name))
+        elif form.size is not None:
+            raise InputInvalid("Send one file a request.", param="file")
+        else:
+            form.size = await _read_file(part, form.file, max_file_bytes)
+
+
+async def _read_file(part: BodyPartReader, file: BinaryIO, max_bytes: int) -> int:
+    size = 0
+    while chunk := await part.read_chunk(CHUNK_BYTES):
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if size > MEMORY_BYTES:
+            await asyncio.to_thread(file.write, chunk)  # it goes to the disk now, which may take its time
+        else:
+            file.write(chunk)
+    return size
+
+
+async def _read_text(part: BodyPartReader, name: str) -> str:
+    value = bytearray()
+    while chunk := await part.read_chunk(FIELD_BYTES):
+        value += chunk
+        if len(value) > FIELD_BYTES:
+            raise InputTooLarge(f"{name} is longer than {FIELD_BYTES} bytes.", param=name)
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputInvalid(f"{name} is not UTF-8 text.", param=name) from None
+
+
+def _too_large(max_bytes: int) -> InputTooLarge:
+    size = f"{max_bytes / 2**20:.0f} MiB" if max_bytes >= 2**20 else f"{max_bytes} bytes"
+    return InputTooLarge(
+        f"The file is larger than {size}; send it in parts or compressed (Opus, FLAC, MP3).", param="file"
+    )

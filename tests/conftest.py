@@ -1,0 +1,145 @@
+"""What tests of several rooms share: the recordings, and the real service with the real tiny.en, started once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "tests" / "data"
+START_SECONDS = 90.0
+STOP_SECONDS = 30.0
+
+
+@dataclass
+class RunningService:
+    """A service in a process of its own. `url` is http://127.0.0.1:PORT."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def log(self) -> str:
+        """Everything it has written so far."""
+        return self.output.read_text("utf-8", "replace")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to end; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """This environment without the settings that somebody may have made for a service of their own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPEECHLANE_")}
+    if "SPEECHLANE_CACHE" in os.environ:
+        kept["SPEECHLANE_CACHE"] = os.environ["SPEECHLANE_CACHE"]
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_PROXY": "127.0.0.1", **variables}
+
+
+def launch(directory: Path, *flags: str, **variables: str) -> RunningService:
+    """Start `speechlane serve` with the flags and SPEECHLANE_* variables; does not wait until it is ready."""
+    port = free_port()
+    output = directory / f"serve-{port}.log"
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", "serve", "--port", str(port), *flags],
+            cwd=directory,
+            env=clean_environment(**variables),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    return RunningService(f"http://127.0.0.1:{port}", process, output)
+
+
+def status_of(url: str) -> int:
+    """The HTTP status of a GET; 0 when nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def wait_until(condition: Callable[[], bool], what: str, service: RunningService) -> None:
+    """Wait for something of a service; fails with its log when it ends or takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        if service.process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"the service did not become {what}:\n{service.log()}")
+        time.sleep(0.05)
+
+
+def wait_ready(service: RunningService) -> RunningService:
+    """The service, once its models are loaded."""
+    wait_until(lambda: status_of(f"{service.url}/readyz") == 200, "ready", service)
+    return service
+
+
+@pytest.fixture(scope="session")
+def launch_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningService]]:
+    """Start further services with settings of their own; they are stopped when the tests end."""
+    directory = tmp_path_factory.mktemp("services")
+    started: list[RunningService] = []
+
+    def start(*flags: str, ready: bool = True, **variables: str) -> RunningService:
+        service = launch(directory, *flags, **variables)
+        started.append(service)
+        return wait_ready(service) if ready else service
+
+    yield start
+    for service in started:
+        service.stop()
+
+
+@pytest.fixture(scope="session")
+def running_service(launch_service: Callable[..., RunningService]) -> RunningService:
+    """The service that tests share: defaults, tiny.en, no key."""
+    return launch_service()
+
+
+@pytest.fixture(scope="session")
+def service(running_service: RunningService) -> str:
+    """Base URL of the shared service (http://127.0.0.1:PORT)."""
+    return running_service.url
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The directory of recordings; references.tsv holds what is said in them."""
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def references() -> dict[str, str]:
+    """What is said in each recording, by file name."""
+    rows = (DATA / "references.tsv").read_text("utf-8").splitlines()[1:]
+    return dict(row.split("\t", 1) for row in rows if row.strip())
