@@ -1,0 +1,122 @@
+"""The final of one piece of audio: decoded, checked against where voice was heard, put on the stream's clock.
+
+Two faults of Whisper are mended here, because only voice activity can see them: words where nobody spoke are dropped,
+and a tail of speech that got no words is decoded once more by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transcript
+from speech.events import Token, Word
+from speech.language import CONFIDENT, LanguageLock
+from speech.segmenter import Piece, quietest, voiced
+
+_NOTHING = 0.1
+"""Seconds of voice under which nothing was said: a click, a breath."""
+_MISSED = 1.0
+"""Seconds of voice without a word that are decoded again."""
+_NEAR = 0.4
+"""Seconds that a word's times may be off, so that only words far from all voice are dropped."""
+
+Decode = Callable[[FinalRequest], Awaitable[Transcript]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What was said in a piece; times in seconds on the stream's clock. `speech` is seconds of voice."""
+
+    text: str = ""
+    words: tuple[Word, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    language: str = ""
+    logprob: float = 0.0
+    no_speech: float = 1.0
+    speech: float = 0.0
+
+
+async def final(
+    piece: Piece, samples: Samples, decode: Decode, lock: LanguageLock | None, draft: tuple[int, ...]
+) -> Spoken:
+    """Transcribe `samples`, the sealed audio of `piece`. Raises ServingError.
+
+    `lock` is the stream's language where the client left it open and the model knows several.
+    """
+    speech = voiced(piece)
+    if speech < _NOTHING:
+        return Spoken(speech=speech, language=piece.config.options.language or "")
+    options = piece.config.options
+    if lock is not None:
+        options = replace(options, language=lock.current)
+    transcript = await decode(FinalRequest(samples, options, draft))
+    if lock is not None and options.language is None:
+        lock.hear(transcript, speech)
+    elif lock is not None and lock.doubts(transcript, speech):
+        options = replace(options, language=None)
+        again = await decode(FinalRequest(samples, options))
+        lock.hear(again, speech)
+        if again.language_probability >= CONFIDENT and again.avg_logprob > transcript.avg_logprob:
+            transcript = again
+    if transcript.words:
+        options = replace(options, language=transcript.language)
+        transcript = await _with_tail(piece, samples, decode, transcript, options)
+        transcript = _where_voice_was(piece, transcript)
+    return Spoken(
+        text=transcript.text,
+        words=tuple(_on_stream(word, piece) for word in transcript.words),
+        tokens=transcript.tokens,
+        language=transcript.language,
+        logprob=transcript.avg_logprob,
+        no_speech=transcript.no_speech,
+        speech=speech,
+    )
+
+
+async def _with_tail(
+    piece: Piece, samples: Samples, decode: Decode, transcript: Transcript, options: DecodeOptions
+) -> Transcript:
+    """When over a second of voice follows the last word, decode from a quiet point behind that word on, and join."""
+    last = _samples(transcript.words[-1].end)
+    after = piece.position(last)
+    if sum(max(end - max(start, after), 0) for start, end in piece.speech) <= _samples(_MISSED):
+        return transcript
+    cut = quietest(samples, max(last - _samples(0.1), 0), last + _samples(_NEAR))
+    tail = await decode(FinalRequest(samples[cut:], options))
+    offset = cut / SAMPLE_RATE
+    words = tuple(replace(word, start=word.start + offset, end=word.end + offset) for word in tail.words)
+    return replace(
+        transcript,
+        text=f"{transcript.text} {tail.text}".strip(),
+        words=transcript.words + words,
+        tokens=transcript.tokens + tail.tokens,
+        avg_logprob=min(transcript.avg_logprob, tail.avg_logprob) if tail.text else transcript.avg_logprob,
+    )
+
+
+def _where_voice_was(piece: Piece, transcript: Transcript) -> Transcript:
+    """Without the words that lie wholly outside voice: the model made them up over silence."""
+    near = _samples(_NEAR)
+    kept = tuple(
+        word
+        for word in transcript.words
+        if any(
+            piece.position(_samples(word.start)) < end + near and piece.position(_samples(word.end)) > start - near
+            for start, end in piece.speech
+        )
+    )
+    if len(kept) == len(transcript.words):
+        return transcript
+    # Log probabilities belong to tokens, not to words: those of a text that was changed would tell something else.
+    return replace(transcript, text="".join(word.text for word in kept).strip(), words=kept, tokens=())
+
+
+def _on_stream(word: Word, piece: Piece) -> Word:
+    start = piece.position(_samples(word.start)) / SAMPLE_RATE
+    end = piece.position(max(_samples(word.end) - 1, 0)) + 1
+    return replace(word, start=start, end=max(end / SAMPLE_RATE, start))
+
+
+def _samples(seconds: float) -> int:
+    return round(seconds * SAMPLE_RATE)

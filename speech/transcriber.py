@@ -1,0 +1,430 @@
+"""One live stream: samples in, domain events out.
+
+    append -> voice activity -> segmenter -> partials and finals on the ASR pool -> events in order
+
+One coroutine takes what came in (audio, commits, clears, settings) in the order it came, so a commit means exactly
+the samples appended before it. Audio that arrives while voice activity is busy waits and is taken together. All
+decisions are made on the sample clock; wall time only decides whether a partial is still worth making, and when a
+client has fallen silent in mid-word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from speech.asr import SAMPLE_RATE, Samples
+from speech.config import StreamConfig
+from speech.decoding import Decoding, Line
+from speech.events import (
+    Cleared,
+    Committed,
+    Event,
+    Failed,
+    Final,
+    IdleTimeout,
+    SpeechStarted,
+    SpeechStopped,
+)
+from speech.finals import Spoken
+from speech.language import LanguageLock
+from speech.outlet import Outlet
+from speech.segmenter import Closed, Idle, PartialDue, Piece, Sealed, Segmenter, Signal, Started, Stopped, checked
+from speech.vad import WINDOW, Gain, VadRequest, VadState
+from workers.capacity import Lease
+from workers.clock import Clock, monotonic
+from workers.errors import BackendFailed, InputInvalid, ServingError
+from workers.pool import Pool
+from workers.task import Lane
+
+log = logging.getLogger(__name__)
+
+_TOGETHER = 5 * SAMPLE_RATE
+"""Samples taken in one go; more would hold the event loop and the other streams' voice activity up."""
+_UNFINISHED = 90.0
+"""Seconds of audio sealed and not yet transcribed at which no more is taken in."""
+_VAD_DEADLINE = 0.05
+_SMALL = 1600
+_AT_ONCE = 0.01
+"""Seconds of wall time within which arrivals count as one."""
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Do:
+    """Something to do when all audio before it has been heard."""
+
+    what: str
+    done: asyncio.Future[None]
+    config: StreamConfig | None = None
+
+
+class _Audio:
+    """Samples that wait; small ones that come together share a buffer, so that their count costs nothing."""
+
+    __slots__ = ("_buffer", "_length", "arrived")
+
+    def __init__(self, samples: Samples, arrived: float) -> None:
+        self._buffer = np.empty(max(len(samples), _SMALL), np.float32)
+        self._length = 0
+        self.arrived = arrived
+        self.take(samples, arrived)
+
+    @property
+    def samples(self) -> Samples:
+        return self._buffer[: self._length]
+
+    def take(self, samples: Samples, arrived: float) -> bool:
+        """Add samples; False when they do not fit, or came too much later than the first."""
+        end = self._length + len(samples)
+        if end > len(self._buffer) or arrived - self.arrived > _AT_ONCE:
+            return False
+        self._buffer[self._length : end] = samples
+        self._length = end
+        return True
+
+
+class Transcriber:
+    """A live stream on a running event loop. One reader of `events`; calls are answered in the order they are made.
+
+    `asr` answers PartialRequest and FinalRequest, `vad` answers VadRequest. `lease`, the stream's reservation on the
+    ASR's device, is released when the stream ends. `multilingual`: the model tells languages apart. Partials over
+    audio that came more than `max_lag` seconds ago are skipped; `append` waits while `max_backlog` seconds of audio
+    wait to be heard. Raises InputInvalid when `config` has a value out of range.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        *,
+        asr: Pool,
+        vad: Pool,
+        lease: Lease | None = None,
+        multilingual: bool = True,
+        max_lag: float = 1.0,
+        max_backlog: float = 30.0,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._segmenter = Segmenter(config)
+        self._vad, self._lease, self._clock = vad, lease, clock
+        self._outlet = Outlet()
+        lock = LanguageLock() if multilingual else None
+        self._line = Line(next(_numbers), asr, self._outlet, clock, max_lag, lease, lock)
+        self._max_backlog = round(max_backlog * SAMPLE_RATE)
+        self._inbox: deque[_Audio | _Do] = deque()
+        self._orders: set[asyncio.Future[None]] = set()
+        self._backlog = 0
+        self._received = 0
+        self._door = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._ended = self._closing = False
+        self._error: ServingError | None = None
+        # What hearing needs.
+        self._gain = Gain()
+        self._state = VadState.fresh()
+        self._tail: Samples = np.zeros(0, np.float32)
+        self._arrivals: deque[tuple[int, float]] = deque()
+        self._last_arrival = clock()
+        # What is being said.
+        self._newest: Decoding | None = None
+        self._open: list[Decoding] = []
+        self._unfinished: set[Decoding] = set()
+        self._conclusions: set[asyncio.Task[None]] = set()
+        self._run_task = asyncio.create_task(self._run())
+
+    @property
+    def position(self) -> float:
+        """Seconds of audio received: the stream's clock."""
+        return self._received / SAMPLE_RATE
+
+    async def append(self, samples: Samples) -> None:
+        """Add mono float32 samples at 16 kHz, any number; waits while the backlog is full.
+
+        Raises InputInvalid for samples that are not finite or after the end, and whatever ended the stream.
+        """
+        samples = np.asarray(samples, np.float32)
+        if samples.ndim != 1 or not np.isfinite(samples).all():
+            raise InputInvalid("audio must be finite samples of one channel", param="audio")
+        async with self._door:
+            arrived = self._clock()
+            for first in range(0, len(samples), _TOGETHER):
+                part = samples[first : first + _TOGETHER]
+                while self._backlog and self._backlog + len(part) > self._max_backlog and not self._ended:
+                    self._taken.clear()
+                    await self._taken.wait()
+                    arrived = self._clock()
+                self._alive()
+                self._backlog += len(part)
+                self._received += len(part)
+                self._last_arrival = arrived
+                last = self._inbox[-1] if self._inbox else None
+                if isinstance(last, _Audio) and last.take(part, arrived):
+                    self._arrivals[-1] = (self._received, last.arrived)
+                else:
+                    self._arrivals.append((self._received, arrived))
+                    self._enter(_Audio(part, arrived))
+
+    async def commit(self) -> None:
+        """Close the utterance here. Raises InputInvalid (input_audio_buffer_commit_empty) when there is no audio."""
+        await self._ask("commit")
+
+    async def clear(self) -> None:
+        """Throw away the audio since the last commit, with everything under way for it."""
+        await self._ask("clear")
+
+    async def reconfigure(self, config: StreamConfig) -> None:
+        """Change settings from the next utterance on. Raises InputInvalid for a value out of range."""
+        await self._ask("reconfigure", checked(config))
+
+    async def finish(self) -> None:
+        """End of audio: close the open utterance and wait for all finals. Then `events` ends."""
+        if not self._ended:
+            await self._ask("finish")
+        await asyncio.wait({self._run_task})
+
+    async def close(self) -> None:
+        """Abort: nothing more is decoded, everything is freed. Idempotent."""
+        if not self._closing:
+            self._ended = self._closing = True
+            self._run_task.cancel()
+        await asyncio.wait({self._run_task})
+
+    def events(self) -> AsyncIterator[Event]:
+        """Events as they come, for one reader; raises the ServingError that ended the stream, if one did."""
+        return self._outlet.events()
+
+    # In order of arrival
+
+    def _alive(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._ended:
+            raise InputInvalid("the stream has ended; open another one")
+
+    def _enter(self, item: _Audio | _Do) -> None:
+        self._inbox.append(item)
+        self._changed.set()
+
+    async def _ask(self, what: str, config: StreamConfig | None = None) -> None:
+        async with self._door:
+            self._alive()
+            self._ended = what == "finish"
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._orders.add(done)
+            done.add_done_callback(self._orders.discard)
+            self._enter(_Do(what, done, config))
+        await done
+
+    async def _run(self) -> None:
+        error: ServingError | None = None
+        try:
+            while True:
+                await self._outlet.room()
+                await self._finals_catch_up()
+                if not await self._something():
+                    self._act(self._segmenter.stall(self._tail))
+                    continue
+                if isinstance(self._inbox[0], _Audio):
+                    await self._hear()
+                    continue
+                order = self._inbox.popleft()
+                assert isinstance(order, _Do)
+                if await self._do(order):
+                    break
+        except ServingError as failure:
+            error = failure
+        except Exception as failure:
+            log.exception("stream %s broke", self._line.stream)
+            error = BackendFailed(f"the stream broke: {type(failure).__name__}")
+            error.__cause__ = failure
+        finally:
+            await self._free(error)
+
+    async def _something(self) -> bool:
+        """Wait for the inbox; False when, in mid-speech, no frame has come for the stall timeout."""
+        while not self._inbox:
+            left = None
+            if self._segmenter.speaking:
+                left = self._segmenter.config.stall_timeout - (self._clock() - self._last_arrival)
+                if left <= 0:
+                    return False
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                continue
+        return True
+
+    async def _do(self, order: _Do) -> bool:
+        """Commit, clear, reconfigure or finish. True when that was the end."""
+        try:
+            if order.what == "commit":
+                self._act(self._segmenter.commit(self._tail))
+            elif order.what == "clear":
+                self._segmenter.clear(self._tail)
+                await self._forget()
+                self._outlet.put(Cleared())
+            elif order.what == "reconfigure":
+                assert order.config is not None
+                self._act(self._segmenter.reconfigure(order.config))
+            else:
+                self._act(self._segmenter.finish(self._tail))
+                while self._conclusions:
+                    await asyncio.wait(self._conclusions)
+        except InputInvalid as error:
+            if not order.done.done():
+                order.done.set_exception(error)
+        else:
+            if not order.done.done():
+                order.done.set_result(None)
+        return order.what == "finish"
+
+    async def _hear(self) -> None:
+        """Take the audio that waits, up to the next order, through voice activity and the segmenter."""
+        parts, length = [self._tail], 0
+        while self._inbox and length < _TOGETHER:
+            item = self._inbox[0]
+            if not isinstance(item, _Audio):
+                break
+            self._inbox.popleft()
+            parts.append(item.samples)
+            length += len(item.samples)
+        audio = np.concatenate(parts)
+        whole = len(audio) // WINDOW * WINDOW
+        if whole:
+            windows = audio[:whole].reshape(-1, WINDOW)
+            handle = self._vad.submit(
+                VadRequest(self._state, self._gain.apply(windows)),
+                lane=Lane.FINAL,
+                deadline=self._clock() + _VAD_DEADLINE + whole / SAMPLE_RATE / 50,
+            )
+            try:
+                result = await handle.result()
+            finally:
+                handle.cancel()
+            self._state = result.state
+        self._tail = audio[whole:].copy()
+        self._backlog -= length
+        self._taken.set()
+        if whole:
+            self._act(self._segmenter.push(audio[:whole], result.probabilities))
+        heard = self._received - self._backlog
+        while len(self._arrivals) > 1 and self._arrivals[0][0] < heard:
+            self._arrivals.popleft()
+
+    async def _finals_catch_up(self) -> None:
+        while sum(decoding.seconds for decoding in self._unfinished) > _UNFINISHED:
+            waiting = [decoding.spoken for decoding in self._unfinished if decoding.seconds]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            self._unfinished = {decoding for decoding in self._unfinished if not decoding.done}
+
+    # What the segmenter says
+
+    def _act(self, signals: list[Signal]) -> None:
+        for signal in signals:
+            match signal:
+                case Started(utterance, at):
+                    self._outlet.put(SpeechStarted(utterance, at / SAMPLE_RATE))
+                case PartialDue(piece, _, at):
+                    self._decoding(piece).due(signal, self._arrival(at))
+                case Sealed(piece, samples, last):
+                    arrived = self._arrival(piece.position(piece.length))
+                    self._decoding(piece).seal(samples, arrived, goes_on=not last)
+                case Stopped(utterance, at):
+                    self._outlet.put(SpeechStopped(utterance, at / SAMPLE_RATE))
+                case Closed(utterance, start, end, reason):
+                    closed = Committed(utterance, start / SAMPLE_RATE, end / SAMPLE_RATE, reason)
+                    self._outlet.put(closed)
+                    self._conclude(closed, self._arrival(end))
+                case Idle(start, end):
+                    self._outlet.put(IdleTimeout(start / SAMPLE_RATE, end / SAMPLE_RATE))
+
+    def _arrival(self, at: int) -> float:
+        """Wall time at which the sample before stream position `at` came."""
+        for end, arrived in self._arrivals:
+            if end >= at:
+                return arrived
+        return self._last_arrival
+
+    def _decoding(self, piece: Piece) -> Decoding:
+        if self._newest is None or self._newest.piece is not piece:
+            self._newest = Decoding(piece, self._line, self._newest)
+            self._open.append(self._newest)
+            self._unfinished.add(self._newest)
+        return self._newest
+
+    def _conclude(self, closed: Committed, arrived: float) -> None:
+        task = asyncio.create_task(self._end_utterance(closed, arrived, self._open, self._outlet.reserve()))
+        self._open = []
+        self._conclusions.add(task)
+        task.add_done_callback(self._conclusions.discard)
+
+    async def _end_utterance(self, closed: Committed, arrived: float, decodings: list[Decoding], turn: int) -> None:
+        """Exactly one Final or Failed, when all pieces have been decoded."""
+        if decodings:
+            await asyncio.wait([decoding.spoken for decoding in decodings])
+        self._unfinished.difference_update(decodings)
+        self._line.said.discard(closed.utterance)
+        failures = [error for decoding in decodings if (error := decoding.spoken.exception()) is not None]
+        event: Final | Failed
+        if failures:
+            error = failures[0]
+            assert isinstance(error, ServingError)
+            event = Failed(closed.utterance, error)
+        else:
+            event = self._joined(closed, [decoding.spoken.result() for decoding in decodings], arrived)
+        self._outlet.put(event, turn)
+        self._outlet.end(turn)
+
+    def _joined(self, closed: Committed, parts: list[Spoken], arrived: float) -> Final:
+        said = [part for part in parts if part.text]
+        weights = [max(part.speech, 0.1) for part in said]
+        kept = self._line.lock.current if self._line.lock else None
+        return Final(
+            utterance=closed.utterance,
+            text=" ".join(part.text for part in said),
+            words=tuple(word for part in said for word in part.words),
+            start=closed.start,
+            end=closed.end,
+            language=next((part.language for part in [*said, *parts]), "") or kept or "",
+            confidence=math.exp(float(np.average([part.logprob for part in said], weights=weights))) if said else 0.0,
+            no_speech=min((part.no_speech for part in parts), default=1.0),
+            speech_seconds=sum(part.speech for part in parts),
+            lag=max(self._clock() - arrived, 0.0),
+            tokens=tuple(token for part in said for token in part.tokens),
+        )
+
+    async def _forget(self) -> None:
+        """Drop the decodes of the utterance that was open."""
+        forgotten, self._open = self._open, []
+        for decoding in forgotten:
+            await decoding.cancel()
+            self._line.said.discard(decoding.utterance)
+        self._unfinished.difference_update(forgotten)
+
+    async def _free(self, error: ServingError | None) -> None:
+        self._ended, self._error = True, error
+        self._inbox.clear()
+        self._taken.set()
+        for conclusion in set(self._conclusions):
+            conclusion.cancel()
+        if self._conclusions:
+            await asyncio.wait(set(self._conclusions))
+        for decoding in self._unfinished:
+            await decoding.cancel()
+        self._unfinished.clear()
+        for order in set(self._orders):
+            order.set_exception(error or InputInvalid("the stream has ended; open another one"))
+            order.exception()
+        self._open, self._newest = [], None
+        self._outlet.close(error)
+        if self._lease is not None:
+            self._lease.release()
