@@ -156,7 +156,7 @@ def _mono(frame: av.AudioFrame, param: str) -> Samples:
 def _check(rate: int, channels: int, param: str) -> None:
     if rate == 0 or channels == 0:
         raise InputInvalid(
-            f"{param} holds no sound with a sample rate and number of channels (up to {MAX_CHANNELS}) that can be decoded",
+            f"{param} tells no sample rate or number of channels (1 to {MAX_CHANNELS}) that can be decoded",
             param=param,
         )
     if not MIN_RATE <= rate <= MAX_RATE:

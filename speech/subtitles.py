@@ -1,7 +1,7 @@
 """Subtitles from timed text: SubRip (srt) and WebVTT. A cue is (start, end, text), times in seconds.
 
-Cues come out in order of their start, on whole milliseconds, at least one of them long and never two at once (an earlier
-one ends where the next begins). Cues without text are left out.
+Cues come out in order of their start, on whole milliseconds, at least one of them long and never two at once: an
+earlier one ends where the next begins. Cues without text are left out.
 """
 
 from __future__ import annotations
