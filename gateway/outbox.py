@@ -51,14 +51,16 @@ class Outbox:
     def put_text(self, key: object, event: Message, field: str) -> bool:
         """Continue the text in `field` of the unsent message of this key, or add the message at the end."""
         waiting = self._entries.get(key)
-        if waiting is None:
+        if waiting is None or self._released:
             return self._add(key, event, len(event[field]))
         before, size = waiting
         assert not isinstance(before, Control)
         grown = len(event[field])
+        if self._size + grown > self._limit:
+            return False
         self._entries[key] = ({**event, field: before[field] + event[field]}, size + grown)
         self._size += grown
-        return self._size <= self._limit
+        return True
 
     def put_latest(self, key: object, event: Message | Control) -> bool:
         """Add a message at the end, instead of the unsent one of this key."""

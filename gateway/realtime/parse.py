@@ -105,7 +105,8 @@ def _refusal(error: ErrorDetails) -> RequestError:
     if kind == "extra_forbidden":
         return RequestError(f"Unknown parameter: '{param}'; leave it out.", code="unknown_parameter", param=param)
     if kind.endswith("_type"):
-        return RequestError(f"Invalid type for '{param}': {error['msg']}.", code="invalid_type", param=param)
+        expected = "expected an object" if kind == "model_type" else error["msg"]
+        return RequestError(f"Invalid type for '{param}': {expected}.", code="invalid_type", param=param)
     return RequestError(f"Invalid value for '{param}': {error['msg']}.", code="invalid_value", param=param)
 
 
