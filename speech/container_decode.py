@@ -10,7 +10,7 @@ import ctypes
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import av
 import numpy as np
@@ -59,8 +59,7 @@ _limit_allocations()
 def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Iterator[Samples]:
     """The first sound track of a container as 16 kHz mono, frame by frame."""
     with _open(source, kind, param) as container:
-        if not container.streams.audio:
-            raise InputInvalid(f"{param} has no sound track; send a recording with sound", param=param)
+        track = _track(container, param)
         if (
             max_seconds is not None
             and kind in _HONEST_DURATION
@@ -68,8 +67,9 @@ def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Ite
         ):
             _too_long(max_seconds, param)
         resampler: Resampler | None = None
+        exact = track.codec_context.name.startswith("pcm_f")
         seconds, changes = 0.0, 0
-        for frame in _frames(container, param):
+        for frame in _frames(container, track):
             if resampler is None or resampler.rate != frame.sample_rate:
                 if resampler is not None:
                     changes += 1
@@ -83,7 +83,7 @@ def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Ite
             seconds += frame.samples / frame.sample_rate
             if max_seconds is not None and seconds > max_seconds:
                 _too_long(max_seconds, param)
-            yield resampler.feed(_mono(frame, param))
+            yield resampler.feed(_mono(frame, exact, param))
         if resampler is None:
             raise InputInvalid(f"no sound in {param} could be decoded; it is damaged or cut off", param=param)
         yield resampler.flush()
@@ -109,18 +109,26 @@ def _open(source: Any, kind: str, param: str) -> InputContainer:
         ) from error
 
 
-def _frames(container: InputContainer, param: str) -> Iterator[av.AudioFrame]:
-    stream = container.streams.audio[0]
-    codec = stream.codec_context
-    if codec is None or codec.codec.name not in _CODECS.split(","):
-        name = "unknown" if codec is None else codec.codec.name
+def _track(container: InputContainer, param: str) -> av.AudioStream:
+    """The first sound track, when its codec and what it says of itself are among what we take."""
+    if not container.streams.audio:
+        raise InputInvalid(f"{param} has no sound track; send a recording with sound", param=param)
+    track = container.streams.audio[0]
+    codec: av.AudioCodecContext | None = track.codec_context  # None when FFmpeg knows no decoder
+    if codec is None or codec.name not in _CODECS.split(","):
+        name = "unknown" if codec is None else codec.name
         raise InputInvalid(
             f"the sound in {param} is coded as {name}; use Opus, Vorbis, FLAC, MP3, AAC or PCM", param=param
         )
     _check(codec.sample_rate, codec.layout.nb_channels, param)
     codec.thread_count = 1
+    return track
+
+
+def _frames(container: InputContainer, track: av.AudioStream) -> Iterator[av.AudioFrame]:
+    """The decoded frames of the track, going on behind damage where FFmpeg can."""
     damaged = failed_reads = 0
-    packets = container.demux(stream)
+    packets = container.demux(track)
     while True:
         try:
             packet = next(packets)
@@ -132,7 +140,7 @@ def _frames(container: InputContainer, param: str) -> Iterator[av.AudioFrame]:
             failed_reads += 1
             if failed_reads >= _DAMAGED_READS:
                 break
-            packets = container.demux(stream)  # the demuxer goes on behind the damage if it can
+            packets = container.demux(track)  # the demuxer goes on behind the damage if it can
             continue
         try:
             yield from packet.decode()
@@ -142,12 +150,16 @@ def _frames(container: InputContainer, param: str) -> Iterator[av.AudioFrame]:
         _log.warning("skipped %d damaged parts of a %s", damaged, container.format.name)
 
 
-def _mono(frame: av.AudioFrame, param: str) -> Samples:
-    """A decoded frame as mono float32 at the frame's own rate."""
+def _mono(frame: av.AudioFrame, exact: bool, param: str) -> Samples:
+    """A decoded frame as mono float32 at the frame's own rate; `exact`: floats are as the sender wrote them."""
     data: NDArray[Any] = frame.to_ndarray()
     frames = data.T if frame.format.is_planar else data.reshape(-1, frame.layout.nb_channels)
     if frames.dtype.kind == "f":
-        return checked_float(downmix(frames.astype(np.float32)), param)
+        mono = downmix(frames.astype(np.float32))
+        if exact:
+            return checked_float(mono, param)
+        # A lossy decoder overshoots full scale by design, and without bounds in a damaged frame.
+        return cast(Samples, np.clip(np.nan_to_num(mono, copy=False, nan=0.0), -1.0, 1.0))
     full_scale = float(2 ** (8 * frames.dtype.itemsize - 1))
     middle = full_scale if frames.dtype.kind == "u" else 0.0  # 8-bit WAV has its silence at 128
     return downmix(((frames - middle) / full_scale).astype(np.float32))

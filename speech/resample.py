@@ -28,7 +28,7 @@ _PIECE = 640  # output samples per pass: bounds the scratch memory of a long fee
 
 
 class Resampler:
-    """Mono float32 at `rate` Hz to mono float32 at 16 kHz. Output n stands for the instant n / 16000 s exactly.
+    """Mono float32 in [-1, 1] at `rate` Hz to the same at 16 kHz. Output n stands for the instant n / 16000 s exactly.
 
     At 16 kHz the samples pass unchanged. The signal is taken to be silent before its start and after its end.
     """
@@ -82,7 +82,7 @@ class Resampler:
         drop = min(self._window(self._made), len(self._history))
         self._history = self._history[drop:]
         self._origin += drop
-        return out
+        return np.clip(out, -1.0, 1.0, out=out)  # the filter overshoots at the corners of a clipped wave
 
     def _window(self, n: int) -> int:
         """Where in the history the window of output n begins."""

@@ -93,6 +93,12 @@ def test_16_khz_passes_unchanged() -> None:
     np.testing.assert_array_equal(resample(16_000, samples, 77), samples)
 
 
+@pytest.mark.parametrize("rate", [8_000, 24_000, 44_100])
+def test_a_wave_at_full_scale_stays_within_it(rate: int) -> None:
+    square = np.where(np.arange(rate) // 5 % 2, 1.0, -1.0)
+    assert np.abs(resample(rate, square, 320)).max() == 1.0
+
+
 def test_history_stays_small_in_a_long_stream() -> None:
     resampler = Resampler(24_000)
     for _ in range(500):
