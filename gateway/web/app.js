@@ -16,6 +16,7 @@ import { View } from "./view.js";
 
 const RING_SECONDS = 600;
 const WATCH_MILLISECONDS = 5000;
+const RESUME_MILLISECONDS = 1000;
 const LAG_SHOWN_MILLISECONDS = 6000;
 
 const $ = (id) => document.getElementById(id);
@@ -38,9 +39,10 @@ let stream = null;
 let file = null; // the recording to play again when a failed start is retried
 let began = 0;
 let saved = true;
+let refusedKey = null; // not to be tried again by itself
 
 const settings = new Settings($("settings"), settingChanged);
-const notice = new Notice($("notice"), (action) => (action === "retry" ? start(file) : settings.show(action)));
+const notice = new Notice($("notice"), (action) => (["retry", "play"].includes(action) ? start(file) : settings.show(action)));
 const meter = new Meter($("meter"));
 const view = new View({ list: $("transcript"), earlier: $("earlier"), latest: $("latest"), onplay: hear });
 const transcript = new Transcript((kind, utterance) => {
@@ -67,7 +69,12 @@ async function start(recording = null) {
   source.onframe = frame;
   source.onend = sourceEnded;
   if (recording) source.muted = $("mute").getAttribute("aria-pressed") === "true";
-  stream = new Stream(ring, settings, settings.key, { event: received, state: streamState, ended: streamEnded });
+  stream = new Stream(ring, settings, settings.key, {
+    event: received,
+    open: streamOpen,
+    interrupted: streamInterrupted,
+    ended: streamEnded,
+  });
   // What is said while the connection is still opening waits in the ring; a recording waits itself.
   if (!recording) source.start();
   stream.open();
@@ -94,10 +101,12 @@ function togglePause() {
   }
 }
 
-// The context is made on the first press: browsers start audio only on a person's wish.
+// Browsers start sound only on a person's press, and a dropped file is none.
 async function prepare() {
   if (!context) await makeContext();
-  await context.resume();
+  const late = new Promise((resolve) => setTimeout(resolve, RESUME_MILLISECONDS));
+  await Promise.race([context.resume(), late]);
+  if (context.state !== "running") throw new DOMException("no press yet", "NeedsPress");
 }
 
 async function makeContext(options) {
@@ -141,14 +150,22 @@ function received(event, offset) {
   else if (event.type === "page.skipped") behind(`${event.seconds.toFixed(0)} s skipped, the network is too slow`);
 }
 
-function streamState(next) {
-  if (next === "reconnecting") {
+function streamOpen() {
+  if ($("notice").dataset.problem === "reconnecting") notice.hide();
+  if (state === "finishing") return;
+  if (state === "opening" && source.kind === "file") source.start();
+  become(source.paused ? "paused" : "listening");
+}
+
+/** The connection broke; `why` comes once the server was asked, and it is tried again. */
+function streamInterrupted(why) {
+  if (state !== "reconnecting") {
     transcript.dropLive();
     speech(false);
     become("reconnecting");
-  } else if (next === "open" && state !== "finishing") {
-    if (state === "opening" && source.kind === "file") source.start();
-    become(source.paused ? "paused" : "listening");
+  } else if (why) {
+    const title = ["full", "starting"].includes(why.id) ? { title: why.title } : {};
+    notice.show(problem("reconnecting", title));
   }
 }
 
@@ -197,6 +214,7 @@ function shown() {
   const any = transcript.utterances.length > 0;
   $("tools").hidden = !any;
   $("empty").hidden = any || state !== "idle";
+  $("waiting").hidden = state === "idle" || $("transcript").childElementCount > 0;
 }
 
 function speech(on) {
@@ -221,6 +239,7 @@ async function hear(utterance) {
 
 function settingChanged(name) {
   document.body.classList.toggle("unshaded", !settings.shading);
+  $("choice").textContent = settings.summary;
   if (name === "language" || name === "silence") stream?.update(settings);
   if (name === "key") refreshModels();
 }
@@ -228,9 +247,12 @@ function settingChanged(name) {
 async function refreshModels() {
   try {
     await settings.load();
+    $("choice").textContent = settings.summary;
     if (["keyMissing", "keyWrong"].includes($("notice").dataset.problem)) notice.hide();
   } catch ({ status }) {
-    if (status === 401 || status === 403) notice.show(problem(settings.key ? "keyWrong" : "keyMissing"));
+    if (status !== 401 && status !== 403) return;
+    refusedKey = settings.key;
+    notice.show(problem(settings.key ? "keyWrong" : "keyMissing"));
   }
 }
 
@@ -239,7 +261,7 @@ async function watchServer() {
   if (document.visibilityState !== "visible") return;
   const server = await readiness(settings.key).catch(() => null);
   if (state === "idle") $("connection").textContent = server ? (server.ready ? STATES.idle : "Loading models") : "Offline";
-  if (server?.ready && !settings.loaded) await refreshModels();
+  if (server?.ready && !settings.loaded && settings.key !== refusedKey) await refreshModels();
   $("load").hidden = server?.utilisation === undefined;
   if ($("load").hidden) return;
   const percent = Math.round(server.utilisation * 100);

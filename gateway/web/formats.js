@@ -26,10 +26,11 @@ export function toSrt(utterances) {
 
 export function toJson(utterances) {
   const seconds = (value) => Math.round(value * 1000) / 1000;
-  const rows = utterances.map(({ start, end, text, words, problem }) => ({
+  const rows = utterances.map(({ start, end, text, words, language, problem }) => ({
     start: seconds(start),
     end: seconds(end),
     text,
+    ...(language ? { language } : {}),
     words: words.map((word) => ({ ...word, start: seconds(word.start), end: seconds(word.end) })),
     ...(problem === undefined ? {} : { error: problem }),
   }));

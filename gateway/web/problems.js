@@ -33,6 +33,11 @@ export const problems = {
     title: "This recording is too long to be played here",
     text: "Up to 30 minutes are played at their own pace. Send longer ones to /v1/audio/transcriptions.",
   },
+  unheard: {
+    title: "One press is needed",
+    text: "Browsers play sound only after a press on the page.",
+    action: "play",
+  },
   keyMissing: {
     title: "This server asks for an API key",
     text: "Enter it in the settings. It stays in this tab and is forgotten when the tab closes.",
@@ -64,6 +69,10 @@ export const problems = {
     text: "Every live stream is taken. Those who speak now come first.",
     action: "retry",
     transient: true,
+  },
+  reconnecting: {
+    title: "The connection is interrupted",
+    text: "Go on: the last 30 seconds are kept here and sent as soon as the server answers.",
   },
   lost: {
     title: "The connection is lost",
@@ -98,6 +107,7 @@ export function sourceProblem(error) {
     NotReadableError: "microphoneBusy",
     AbortError: "microphoneBusy",
     SecurityError: "microphoneInsecure",
+    NeedsPress: "unheard",
   }[error.name];
   if (known) return problem(known);
   if (error.code === "too-long") return problem("tooLong");

@@ -19,7 +19,11 @@ export class Settings {
     this.#form = dialog.querySelector("form");
     this.#onchange = onchange;
     this.#restore();
-    this.#form.addEventListener("input", ({ target }) => this.#changed(target));
+    // A key counts when it is complete, not at every letter.
+    this.#form.key.addEventListener("change", ({ target }) => this.#changed(target));
+    this.#form.addEventListener("input", ({ target }) => {
+      if (target !== this.#form.key) this.#changed(target);
+    });
   }
 
   get model() {
@@ -28,6 +32,11 @@ export class Settings {
 
   get language() {
     return this.#form.language.value;
+  }
+
+  /** Model and language in words, "" while the models are not known. */
+  get summary() {
+    return [this.model, this.#form.language.selectedOptions[0]?.text].filter(() => this.loaded).join(" · ");
   }
 
   /** Milliseconds of silence that end an utterance. */

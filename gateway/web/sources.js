@@ -3,6 +3,7 @@
 
 export const FRAME_SECONDS = 0.08;
 const PREFERRED_RATE = 24000;
+const FLUSH_MILLISECONDS = 500;
 const FILE_SECONDS_LIMIT = 30 * 60;
 const FILE_BYTES_LIMIT = 300 * 1024 * 1024;
 
@@ -33,10 +34,12 @@ class Source {
     this.capture.connect(context.destination);
   }
 
+  /** Deliver the frame that is not full yet. A context that the system has interrupted answers no more. */
   flush() {
     return new Promise((resolve) => {
       this.#flushed = resolve;
       this.capture.port.postMessage("flush");
+      setTimeout(resolve, FLUSH_MILLISECONDS);
     });
   }
 

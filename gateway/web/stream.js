@@ -16,6 +16,7 @@ const OPEN_MILLISECONDS = 10_000;
 const STUCK_MILLISECONDS = 10_000;
 const FINISH_MILLISECONDS = 20_000;
 const QUIET_MILLISECONDS = 250;
+const STEADY_MILLISECONDS = 10_000;
 const GIVE_UP_MILLISECONDS = 120_000;
 const LONGEST_WAIT_SECONDS = 15;
 
@@ -34,6 +35,7 @@ export class Stream {
   #lastError = null;
   #attempt = 0;
   #brokenSince = 0;
+  #readySince = 0;
   #drainedAt = 0;
   #lastBuffered = 0;
   #timer = 0;
@@ -41,7 +43,7 @@ export class Stream {
   #finish = null;
   #ended = false;
 
-  /** handlers: event(event, offsetSeconds), state("connecting"|"open"|"reconnecting"), ended(problem or null). */
+  /** handlers: event(event, offsetSeconds), open(), interrupted(why or null), ended(problem or null). */
   constructor(ring, settings, key, handlers) {
     this.#ring = ring;
     this.#settings = settings;
@@ -52,7 +54,6 @@ export class Stream {
   }
 
   open() {
-    this.#handlers.state("connecting");
     this.#connect();
   }
 
@@ -97,7 +98,7 @@ export class Stream {
     this.#lastError = null;
     let socket;
     try {
-      socket = openSocket(this.#key);
+      socket = openSocket(this.#settings.model, this.#key);
     } catch {
       this.#end(problem("keyUnsendable"));
       return;
@@ -128,8 +129,8 @@ export class Stream {
     this.#pending.clear();
     this.#ready = true;
     this.#opened = true;
-    this.#drainedAt = performance.now();
-    this.#handlers.state("open");
+    this.#readySince = this.#drainedAt = performance.now();
+    this.#handlers.open();
     this.pump();
   }
 
@@ -151,10 +152,6 @@ export class Stream {
   #track(event) {
     const position = (milliseconds) => this.#offset + (milliseconds * this.#ring.rate) / 1000;
     switch (event.type) {
-      case "session.updated":
-        this.#attempt = 0;
-        this.#brokenSince = 0;
-        break;
       case "input_audio_buffer.speech_started":
         this.#pending.set(event.item_id, position(event.audio_start_ms));
         break;
@@ -167,7 +164,11 @@ export class Stream {
         break;
       case "conversation.item.input_audio_transcription.completed":
       case "conversation.item.input_audio_transcription.failed":
-        this.#finalEnd = this.#pending.get(`${event.item_id} end`) ?? this.#finalEnd;
+        this.#finalEnd = Math.max(
+          this.#finalEnd,
+          this.#pending.get(`${event.item_id} end`) ?? 0,
+          position((event.words?.at(-1)?.end ?? 0) * 1000),
+        );
         this.#pending.delete(event.item_id);
         this.#pending.delete(`${event.item_id} end`);
         break;
@@ -192,13 +193,18 @@ export class Stream {
   }
 
   async #closed(close) {
+    // A server that fails again at once is asked less and less often.
+    if (this.#ready && performance.now() - this.#readySince > STEADY_MILLISECONDS) {
+      this.#attempt = 0;
+      this.#brokenSince = 0;
+    }
     this.#detach();
     clearTimeout(this.#timer);
     if (this.#finish) {
       this.#end(this.#pending.size > 0 || !this.#finish.committed ? problem("unfinished") : null);
       return;
     }
-    if (this.#opened) this.#handlers.state("reconnecting");
+    if (this.#opened) this.#handlers.interrupted(null);
     const cause = await diagnose({ ...close, error: this.#lastError, opened: this.#opened }, this.#key);
     if (this.#ended) return;
     const fatal = !["lost", "unreachable", "full", "starting"].includes(cause.id);
@@ -207,6 +213,7 @@ export class Stream {
       this.#end(cause.id === "unreachable" && this.#opened ? problem("lost") : cause);
       return;
     }
+    this.#handlers.interrupted(cause);
     this.#timer = setTimeout(() => this.#connect(), 1000 * this.#wait(cause));
   }
 

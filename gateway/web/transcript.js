@@ -62,7 +62,8 @@ export class Transcript {
       confidence,
     }));
     const spoken = words.length > 0 ? { start: words[0].start, end: words.at(-1).end } : {};
-    this.#close(event.item_id, text ? "final" : "dropped", { text, words, ...spoken });
+    const language = event.languages?.[0]?.code ?? "";
+    this.#close(event.item_id, text ? "final" : "dropped", { text, words, language, ...spoken });
   }
 
   #close(id, kind, fields) {

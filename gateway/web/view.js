@@ -13,6 +13,7 @@ export class View {
   #first = 0;
   #rows = new Map();
   #following = true;
+  #heard = {};
 
   /** `onplay(utterance)` is called when a finished utterance is to be heard. */
   constructor({ list, earlier, latest, onplay }) {
@@ -67,12 +68,17 @@ export class View {
       if (utterance.start >= seconds) break;
       if (item.classList.contains("faded")) continue;
       item.classList.add("faded");
-      item.querySelector("button").title = "Its audio is no longer kept: only the last 10 minutes are.";
+      const button = item.querySelector("button");
+      button.title = "Its audio is no longer kept: only the last 10 minutes are.";
+      button.setAttribute("aria-label", `${button.textContent}, ${button.title}`);
+      button.setAttribute("aria-disabled", "true");
     }
   }
 
   /** Show that `utterance` is heard and which of its words (index, or -1); null for silence. */
   playing(utterance, word = -1) {
+    if (utterance === this.#heard.utterance && word === this.#heard.word) return;
+    this.#heard = { utterance, word };
     this.#list.querySelector(".playing")?.classList.remove("playing");
     this.#list.querySelector(".heard")?.classList.remove("heard");
     for (const [item, candidate] of this.#rows) {
@@ -97,7 +103,7 @@ export class View {
   }
 
   #row(utterance) {
-    const { start, end, text, words, problem } = utterance;
+    const { start, end, text, words, language, problem } = utterance;
     const item = element("li", problem === undefined ? "final" : "failed");
     const button = element("button", "time");
     button.type = "button";
@@ -106,6 +112,7 @@ export class View {
     until.textContent = `–${clock(end)}`;
     button.append(clock(start), until);
     const paragraph = element("p", "text");
+    if (language) paragraph.lang = language;
     if (problem === undefined) paragraph.append(...shaded(text, words));
     else paragraph.textContent = `These words could not be transcribed. ${problem}`;
     item.append(button, paragraph);
@@ -176,9 +183,9 @@ function shaded(text, words) {
 }
 
 function doubt(confidence) {
-  if (confidence >= 0.8) return "sure";
-  if (confidence >= 0.6) return "doubt-1";
-  return confidence >= 0.4 ? "doubt-2" : "doubt-3";
+  if (confidence >= 0.7) return "sure";
+  if (confidence >= 0.5) return "doubt-1";
+  return confidence >= 0.3 ? "doubt-2" : "doubt-3";
 }
 
 function element(name, className) {

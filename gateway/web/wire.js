@@ -1,14 +1,16 @@
 // The wire: addresses, the session's settings in the protocol's words, and audio as base64.
 
-export const REALTIME_PATH = "/v1/realtime?intent=transcription";
-
 export function headers(key) {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** Browsers cannot set headers on a WebSocket, so the key travels as a second subprotocol. */
-export function openSocket(key) {
-  const url = new URL(REALTIME_PATH, location.href);
+/**
+ * Browsers cannot set headers on a WebSocket, so the key travels as a second subprotocol. The model is in the address
+ * because the server decides there and then whether it has room for one more stream of it.
+ */
+export function openSocket(model, key) {
+  const url = new URL("/v1/realtime?intent=transcription", location.href);
+  if (model) url.searchParams.set("model", model);
   url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   return new WebSocket(url, key ? ["realtime", `openai-insecure-api-key.${key}`] : ["realtime"]);
 }
