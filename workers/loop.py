@@ -88,6 +88,8 @@ class StepLoop:
             task.run = None
         batch, self.batch = self.batch, None
         running = batch.tasks if batch is not None else []
+        for task in running:
+            task.running, task.rank = False, -1
         if batch is not None and thread_is_gone:
             self.garbage += [(batch.home, state) for state in batch.states]
         self.open = 0

@@ -146,27 +146,27 @@ class Watchdog:
                 self._spawn()
         log.error("%s: %s; %d tasks to save", device.name, reason, len(tasks))
         for task in tasks:
-            self._save(task, reason)
+            save(task, device, reason)
 
-    def _save(self, task: Task, reason: str) -> None:
-        """Run a task again, on another replica if one is ready, else here once the device is back."""
-        device = self._device
-        with task.lock:
-            if task.ended:
+
+def save(task: Task, device: Device, reason: str) -> None:
+    """Run a task of a dead device again: on another replica if one is ready, else there once it is back."""
+    with task.lock:
+        if task.ended:
+            return
+        if task.run is not None:
+            task.run = None
+            task.retries += 1
+            task.party = next(_parties)  # runs alone from now on: if it is what hangs, it hangs nobody else
+        else:
+            task.moves += 1
+        error: ServingError = BackendDead(f"{device.name} failed ({reason}), and so did the retry")
+        if task.retries <= 1 and task.moves <= MOVES:
+            task.repeated = task.handed_out
+            refuge = task.router.refuge(task, device) if task.router is not None else None
+            try:
+                (refuge or device).readmit(task)
                 return
-            if task.run is not None:
-                task.run = None
-                task.retries += 1
-                task.party = next(_parties)  # runs alone from now on: if it is what hangs, it hangs nobody else
-            else:
-                task.moves += 1
-            error: ServingError = BackendDead(f"{device.name} failed ({reason}), and so did the retry")
-            if task.retries <= 1 and task.moves <= MOVES:
-                task.repeated = task.handed_out
-                refuge = task.router.refuge(task, device) if task.router is not None else None
-                try:
-                    (refuge or device).readmit(task)
-                    return
-                except ServingError as refused:
-                    error = refused
-            task.end(error)
+            except ServingError as refused:
+                error = refused
+        task.end(error)
