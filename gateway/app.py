@@ -31,8 +31,16 @@ async def start_engine(settings: Settings) -> Engine:
     """Load the models that the settings name."""
     # Importing torch takes seconds, in which the loop has to answer /healthz.
     module = await asyncio.to_thread(importlib.import_module, "speech.engine")
-    engine_settings = module.EngineSettings(models=settings.models, device=settings.device, threads=settings.threads)
-    engine: Engine = await module.Engine.start(engine_settings)
+    engine: Engine = await module.Engine.start(
+        module.EngineSettings(
+            models=settings.models,
+            device=settings.device,
+            threads=settings.threads,
+            asr_engine=settings.asr_engine,
+            utilisation=settings.utilisation,
+            download=settings.download,
+        )
+    )
     return engine
 
 

@@ -50,6 +50,11 @@ class Settings(BaseSettings):
     )
     device: str = Field("cpu", description="Where models run: cpu, cuda:0.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
+    asr_engine: Literal["torch", "reference"] = Field(
+        "torch", description="torch, or reference: faster-whisper on padded windows, to compare with."
+    )
+    utilisation: float = Field(0.85, gt=0, le=1, description="Share of a device's time that live sessions may reserve.")
+    download: bool = Field(False, description="Fetch models that are not on this machine from the hub at start.")
     max_sessions: int = Field(512, ge=1, description="Live sessions at once, whatever the device could carry.")
     max_sessions_per_key: int | None = Field(None, ge=1, description="Live sessions at once for each API key.")
     max_files: int = Field(4, ge=1, description="Uploaded files transcribed at once.")

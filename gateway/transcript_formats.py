@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.languages import language_name
+from gateway.languages import language_name, spaced
 
 if TYPE_CHECKING:
     from speech.engine import Segment
@@ -27,12 +27,7 @@ def deltas(segments: Sequence[Segment]) -> list[str]:
 def delta(segment: Segment, *, first: bool) -> str:
     """A segment's text as an addition to the text so far."""
     text = segment.text.strip()
-    spaced = not _written_without_spaces(segment.language)
-    return f" {text}" if text and spaced and not first else text
-
-
-def _written_without_spaces(language: str) -> bool:
-    return language in ("zh", "ja", "th", "lo", "my", "bo", "km", "yue")
+    return f" {text}" if text and spaced(segment.language) and not first else text
 
 
 def usage(duration: float) -> dict[str, Any]:
@@ -74,7 +69,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "seek": round(segment.start * FRAMES_PER_SECOND),
         "start": round(segment.start, 3),
         "end": round(segment.end, 3),
-        "text": segment.text,
+        "text": delta(segment, first=False),  # Whisper's own texts begin with the space too
         "tokens": list(segment.token_ids),
         "temperature": segment.temperature,
         "avg_logprob": segment.avg_logprob,

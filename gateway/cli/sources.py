@@ -48,8 +48,8 @@ def stdin_blocks(rate: int) -> Blocks:
     return _cut(_threaded(read), rate)
 
 
-async def microphone_blocks(rate: int) -> Blocks:
-    """The default microphone until cancelled."""
+def microphone_blocks(rate: int) -> Blocks:
+    """The default microphone until cancelled. Raises `SourceError` at once when it cannot be used at all."""
     try:
         import sounddevice  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except (ImportError, OSError) as error:
@@ -59,6 +59,10 @@ async def microphone_blocks(rate: int) -> Blocks:
             "apt-get install libportaudio2. Or record with another program and pipe it: "
             "arecord -f S16_LE -r 16000 -t raw | speechlane listen - --rate 16000"
         ) from error
+    return _recorded(sounddevice, rate)
+
+
+async def _recorded(sounddevice: Any, rate: int) -> Blocks:
     loop = asyncio.get_running_loop()
     blocks: asyncio.Queue[bytes] = asyncio.Queue(BLOCKS_AHEAD)
 

@@ -69,7 +69,7 @@ def command(
     code = language_code(language) if language else None
     if language and code is None:
         fail(f"--language is {language}; give an ISO-639-1 code such as en, de or fr", 2)
-    options = DecodeOptions(language=code, prompt=prompt, words=words or kind in (Format.SRT, Format.VTT))
+    options = DecodeOptions(language=code, prompt=prompt)
     try:
         text = _render(*asyncio.run(_transcribe(file, model, options, device, threads)), kind, words)
     except ServingError as error:
@@ -121,16 +121,17 @@ def _decode(file: Path) -> Samples:
 
 
 def _render(segments: list[Segment], seconds: float, kind: Format, words: bool) -> str:
+    from gateway.cues import cues
     from gateway.transcript_formats import plain_text, verbose_body
-    from speech.subtitles import to_srt, to_vtt
+    from speech.subtitles import srt, vtt
 
     match kind:
         case Format.TEXT:
             return plain_text(segments) + "\n"
         case Format.SRT:
-            return to_srt(segments)
+            return srt(cues(segments))
         case Format.VTT:
-            return to_vtt(segments)
+            return vtt(cues(segments))
         case Format.JSON:
             granularities = frozenset({"segment", "word"} if words else {"segment"})
             return json.dumps(verbose_body(segments, seconds, granularities), ensure_ascii=False, indent=2) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -93,14 +94,14 @@ def test_with_a_key_any_page_and_name_may_ask() -> None:
     assert Guard([FIRST]).identify(make_mocked_request("GET", "/v1/models", sent)) == Identity("key-1")
 
 
-async def never(settings: Settings) -> None:
+async def never(settings: Settings) -> Any:
     await asyncio.Event().wait()
 
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[TestClient[web.Request, web.Application]]:
     """The real application with keys, its models loading for ever: who may ask is decided before."""
-    app = build_app(load_settings(api_keys=f"{FIRST},{SECOND}"), start=never)  # type: ignore[arg-type]
+    app = build_app(load_settings(api_keys=f"{FIRST},{SECOND}"), start=never)
     async with TestClient(TestServer(app)) as client:
         yield client
 

@@ -103,8 +103,10 @@ def test_keys_do_not_show_in_settings_or_errors() -> None:
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)]
-    + [("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("example.org", False), ("localhost.example", False)],
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", "localhost.example")),
+    ],
 )
 def test_which_addresses_are_this_machines_own(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
