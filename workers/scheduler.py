@@ -2,8 +2,9 @@
 
 The whole policy, in the order in which `pick` applies it:
 
-1. The most urgent waiting task heads the batch: lane first, then earliest deadline. A lane whose head has been kept
-   waiting for `patience` seconds gets one step out of turn, so a busy device still serves bulk.
+1. The most urgent waiting task heads the batch: lane first, then earliest deadline. A lane that is passed over gets a
+   step out of turn now and then, so that a busy device still serves bulk: five in each `patience` seconds as long as
+   nobody more urgent becomes late by it, one in any case, and never more than a fifth of the device's time.
 2. Tasks of the same backend and bucket join in order of urgency until one does not fit: the backend's items and cost;
    the step budget, while anybody is live; or a deadline: the joining task's own, or that of any more urgent task on
    the device, which the longer batch would break and the shorter one would keep. A deadline that is lost either way
@@ -167,16 +168,27 @@ class Scheduler:
         return self._fill(head, heads, now, self.step_budget if budgeted else math.inf)
 
     def _overdue(self, now: float) -> Task | None:
-        """The head of a lane that has been passed over for too long."""
+        """The head of a lane that has been passed over for long enough."""
         for rank in range(1, LANES):
-            if now - self._turn_at[rank] >= self.patience:
-                groups = [group for group in self._groups.values() if group.counts[rank]]
-                firsts = [task for group in groups if (task := group.first(rank)) is not None]
-                if firsts:
-                    first = min(firsts, key=_urgency)
-                    if now - first.since >= self.patience:
-                        return first
+            if now - self._turn_at[rank] < self.patience / 5:
+                continue
+            groups = [group for group in self._groups.values() if group.counts[rank]]
+            firsts = [task for group in groups if (task := group.first(rank)) is not None]
+            if firsts:
+                first = min(firsts, key=_urgency)
+                waited = now - max(first.since, self._turn_at[rank])
+                pause = min(HORIZON, max(self.patience / 5, 4 * self._alone(first, now)))
+                if waited >= pause and (
+                    waited >= self.patience or self._can_wait_for(first, now)
+                ):
+                    return first
         return None
+
+    def _can_wait_for(self, first: Task, now: float) -> bool:
+        """Whether everything in more urgent lanes is still in time when `first` runs before it."""
+        heads = [head for group in self._groups.values() if (head := group.head()) and head.rank < first.rank]
+        ends = now + self._alone(first, now) + self.backlog(now, first.rank - 1)
+        return all(ends <= head.deadline for head in heads)
 
     def _fill(self, head: Task, heads: list[Task], now: float, budget: float) -> Batch:
         home, group, bucket = head.home, head.group, head.demand.bucket
