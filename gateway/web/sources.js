@@ -3,6 +3,7 @@
 
 export const FRAME_SECONDS = 0.08;
 const PREFERRED_RATE = 24000;
+const AHEAD_SECONDS = 0.05; // a moment both threads agree on, so that a pause neither drops nor repeats a sample
 const FLUSH_MILLISECONDS = 500;
 const FILE_SECONDS_LIMIT = 30 * 60;
 const FILE_BYTES_LIMIT = 300 * 1024 * 1024;
@@ -28,7 +29,7 @@ class Source {
     });
     this.capture.port.onmessage = ({ data }) => {
       if (data.flushed) this.#flushed?.();
-      else if (!this.paused) this.onframe(data.samples, data.peak);
+      else this.onframe(data.samples, data.peak);
     };
     // Some browsers run only what leads to the speakers. The worklet writes nothing to its output: silence.
     this.capture.connect(context.destination);
@@ -78,12 +79,14 @@ export class Microphone extends Source {
 
   pause() {
     this.paused = true;
+    this.node.disconnect();
     this.stream.getAudioTracks()[0].enabled = false;
   }
 
   resume() {
     this.paused = false;
     this.stream.getAudioTracks()[0].enabled = true;
+    this.start();
   }
 
   async stop() {
@@ -127,11 +130,6 @@ export class Recording extends Source {
     return this.#buffer.duration;
   }
 
-  get position() {
-    const running = this.#node ? this.context.currentTime - this.#startedAt : 0;
-    return Math.min(this.seconds, this.#position + running);
-  }
-
   set muted(muted) {
     this.speakers.gain.value = muted ? 0 : 1;
   }
@@ -141,15 +139,17 @@ export class Recording extends Source {
     this.#node.connect(this.capture);
     this.#node.connect(this.speakers);
     this.#node.onended = () => this.onend("finished");
-    this.#startedAt = this.context.currentTime;
-    this.#node.start(0, this.#position);
+    this.#startedAt = this.context.currentTime + AHEAD_SECONDS;
+    this.#node.start(this.#startedAt, this.#position);
   }
 
   pause() {
+    this.paused = true;
     this.#halt();
   }
 
   resume() {
+    this.paused = false;
     this.start();
   }
 
@@ -161,10 +161,10 @@ export class Recording extends Source {
 
   #halt() {
     if (!this.#node) return;
-    this.#position = this.position;
+    const at = this.context.currentTime + AHEAD_SECONDS;
+    this.#position += Math.max(0, at - this.#startedAt);
     this.#node.onended = null;
-    this.#node.stop();
-    this.#node.disconnect();
+    this.#node.stop(at);
     this.#node = null;
   }
 }
