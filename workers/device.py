@@ -179,7 +179,7 @@ class Device:
         with loop.lock:
             refusal = self._refusal(task, home, admitted, now)
             if refusal is not None:
-                loop.garbage.append((home, state))
+                loop.throw_away([(home, state)])
                 raise refusal
             task.host, task.home, task.state, task.demand = self, home, state, demand
             replaced = loop.take(task, now)

@@ -68,6 +68,12 @@ class StepLoop:
             self.work.notify()
         return replaced
 
+    def throw_away(self, states: Iterable[State]) -> None:
+        """Have the device's thread free these."""
+        self.garbage += states
+        if self.idle:
+            self.work.notify()
+
     def _drop(self, task: Task) -> None:
         """A task has left the queue for good."""
         self.garbage.append((task.home, task.state))
@@ -215,7 +221,7 @@ class StepLoop:
         now = self.clock()
         with self.lock:
             if self.batch is not batch:  # given up: the tasks are elsewhere by now, their old states are left to us
-                self.garbage += [(batch.home, state) for state in batch.states]
+                self.throw_away((batch.home, state) for state in batch.states)
                 return
             self.batch = None
             for task, demand in zip(batch.tasks, demands, strict=True):

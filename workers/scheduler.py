@@ -178,9 +178,7 @@ class Scheduler:
                 first = min(firsts, key=_urgency)
                 waited = now - max(first.since, self._turn_at[rank])
                 pause = min(HORIZON, max(self.patience / 5, 4 * self._alone(first, now)))
-                if waited >= pause and (
-                    waited >= self.patience or self._can_wait_for(first, now)
-                ):
+                if waited >= pause and (waited >= self.patience or self._can_wait_for(first, now)):
                     return first
         return None
 

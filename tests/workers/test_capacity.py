@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -148,10 +149,8 @@ def test_threads_cannot_overbook() -> None:
 
     def rush() -> None:
         for _ in range(50):
-            try:
+            with suppress(Overloaded):
                 leases.append(capacity.admit(pool, 0.01))
-            except Overloaded:
-                pass
 
     threads = [threading.Thread(target=rush) for _ in range(8)]
     for thread in threads:

@@ -116,9 +116,7 @@ def test_no_batch_makes_the_earliest_deadline_late_when_a_smaller_one_would_not(
         job = Job(number, costs=(dice.choice((1.0, 2.0)),))
         lane = dice.choice((Lane.FINAL, Lane.PARTIAL, Lane.BULK))
         tasks.append(dice.choice(pools).submit_task(job, lane=lane, deadline=dice.uniform(0.0, 0.15), sink=Diary()))
-    curves = {
-        home.name: device.loop.latency.curve(home.name, None, clock.now) for home in device.loop.homes.values()
-    }
+    curves = {home.name: device.loop.latency.curve(home.name, None, clock.now) for home in device.loop.homes.values()}
     while len(device.loop.scheduler):
         waiting = sorted((task for task in tasks if task.entry), key=lambda task: (task.rank, task.due, task.number))
         now = clock.now
@@ -240,9 +238,7 @@ def test_urgency_lent_by_a_cancelled_task_is_taken_back() -> None:
 def test_deadlines_move() -> None:
     model, diary = Timed(a=0.01, items=1), Diary()
     _, device, (pool,) = virtual(model)
-    tasks = [
-        pool.submit_task(Job(n), lane=Lane.INTERACTIVE, deadline=1.0 + n, stream=n, sink=diary) for n in range(3)
-    ]
+    tasks = [pool.submit_task(Job(n), lane=Lane.INTERACTIVE, deadline=1.0 + n, stream=n, sink=diary) for n in range(3)]
     tasks[2].move(0.5)
     tasks[0].move(9.0)
     for n in range(1000):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +41,7 @@ class Life:
         acts = (self.submit, self.submit, self.submit, self.turn, self.turn, self.cancel, self.move, self.wait)
         for _ in range(length):
             self.dice.choice(acts)()
-        while any([self.turn_device(n) for n in range(2)]):
+        while any(map(self.turn_device, range(2))):
             pass
 
     def submit(self) -> None:
@@ -119,6 +121,14 @@ class Life:
 
     def wait(self) -> None:
         self.clock.sleep(self.dice.choice((0.001, 0.02, 1.5)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_log() -> Iterator[None]:
+    """Thousands of deaths need no log."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @settings(max_examples=10_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
