@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from aiohttp import WSMessage, WSMsgType, web
 from gateway.outbox import Control, Message, Outbox
 
 MIB = 1024 * 1024
+SEND_BUFFER = 256 * 1024
 REASON_BYTES = 123
 """What fits into a close frame beside its code (RFC 6455, 5.5)."""
 
@@ -86,16 +88,21 @@ class Connection:
         self._transport = request.transport
         self._outbox = Outbox(limits.queue_messages, limits.queue_bytes)
         self._loop = asyncio.get_running_loop()
-        self._expires = self._loop.time() + limits.session_seconds
         self._receiving: asyncio.Timeout | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def ended(self) -> bool:
-        """Whether something has made the connection end."""
-        return self.ending is not None
+        """Whether something has made the connection end; who works long for it should look in between."""
+        return self.ending is not None or (self._transport is not None and self._transport.is_closing())
 
     def open(self, draining: asyncio.Event) -> None:
-        """Begin to send; when `draining` is set the connection ends with 1012."""
+        """Begin to send, and to count the session's time; when `draining` is set the connection ends with 1012."""
+        longest = "the session has reached its longest duration"
+        self._expiry = self._loop.call_later(self.limits.session_seconds, self.stop, Close.EXPIRED, longest)
+        if self._transport is not None and not self._transport.is_closing():
+            # The system would grow this to megabytes for a client that does not read, and we would not notice it.
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._tasks = [
             self._loop.create_task(self._send_all(), name="socket sender"),
             self._loop.create_task(self._await_drain(draining), name="socket drain"),
@@ -131,18 +138,16 @@ class Connection:
         """
         limits, now = self.limits, self._loop.time
         heard, idle_until, unanswered = now(), now() + limits.idle_seconds, 0
-        while not self.ended():
+        while self.ending is None:
             try:
-                async with asyncio.timeout_at(min(heard + limits.heartbeat_seconds, idle_until, self._expires)) as wait:
+                async with asyncio.timeout_at(min(heard + limits.heartbeat_seconds, idle_until)) as wait:
                     self._receiving = wait
                     message: WSMessage = await self.ws.receive()
             except TimeoutError:
-                if self.ended():
+                if self.ending is not None:
                     break
                 heard = now()
-                if heard >= self._expires:
-                    self.stop(Close.EXPIRED, "the session has reached its longest duration")
-                elif heard >= idle_until:
+                if heard >= idle_until:
                     self.stop(Close.NORMAL, f"nothing was sent for {limits.idle_seconds:g} s")
                 elif unanswered == 2:
                     self.stop(Close.LOST, "the peer does not answer pings")
@@ -160,8 +165,6 @@ class Connection:
                 await self._outbox.room()
                 heard = now()
                 idle_until = heard + limits.idle_seconds
-                if heard >= self._expires:
-                    self.stop(Close.EXPIRED, "the session has reached its longest duration")
             elif message.type is not WSMsgType.PONG:
                 self.stop(Close.LOST, "the peer has gone")
 
@@ -176,6 +179,8 @@ class Connection:
                             await self._outbox.flushed()
                         await self.ws.close(code=ending.code, message=_fitting(ending.reason))
         finally:
+            if self._expiry is not None:
+                self._expiry.cancel()
             for task in self._tasks:
                 task.cancel()
             # A socket with bytes that nobody takes would otherwise stay open until the network stack gives up on it.

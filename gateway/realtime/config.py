@@ -179,7 +179,6 @@ def stream_config(session: Session, model: str, languages: Collection[str]) -> S
         language=_language(wanted, model, languages),
         prompt=wanted.prompt or "",
         keywords=tuple(wanted.keywords or ()),
-        words=includes(session, "x.words"),
     )
     turn = audio.turn_detection
     fields: dict[str, Any] = {"automatic": turn is not None}

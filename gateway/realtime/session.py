@@ -11,7 +11,6 @@ from aiohttp import WSMessage, WSMsgType
 
 from gateway.realtime.adapter import Adapter
 from gateway.realtime.config import (
-    INPUT,
     PARAM_OF_FIELD,
     TRANSCRIPTION,
     Shape,
@@ -51,7 +50,8 @@ log = logging.getLogger("speechlane.realtime")
 INLINE_BYTES = 48 * 1024
 """Longer audio is decoded on a thread: this much (one second of 24 kHz PCM) takes about a millisecond."""
 
-PREFIX_OF_FORMAT = f"{INPUT}.format."
+PIECE = 5 * SAMPLE_RATE
+"""Samples handed to the stream at once."""
 
 
 class RealtimeSession:
@@ -90,8 +90,10 @@ class RealtimeSession:
         async for frame in self._connection.frames():
             await self._take(frame)
         ending = self._connection.ending
-        if ending is not None and ending.finalise:
-            await self._finalise()
+        if ending is not None:
+            log.info("session %s ends with %d: %s", self.id, ending.code, ending.reason)
+            if ending.finalise:
+                await self._finalise()
 
     async def close(self) -> None:
         """Free the stream, whatever state it is in."""
@@ -163,9 +165,13 @@ class RealtimeSession:
         await self._hear(samples)
 
     async def _hear(self, samples: Samples) -> None:
-        if len(samples):
-            self._metrics.audio("live", len(samples) / SAMPLE_RATE)
-            await self._transcriber.append(samples)
+        """Hand on audio, piece by piece: a stream that is behind takes it slowly, and the session may end meanwhile."""
+        for first in range(0, len(samples), PIECE):
+            if first and self._connection.ended():
+                return
+            piece = samples[first : first + PIECE]
+            self._metrics.audio("live", len(piece) / SAMPLE_RATE)
+            await self._transcriber.append(piece)
 
     async def _update(self, patch: Session, shape: Shape) -> None:
         """All of the change or, with an error, nothing of it."""
@@ -221,6 +227,10 @@ class RealtimeSession:
         try:
             async for event in transcriber.events():
                 self._adapter.handle(event)
+        except ServingError as error:
+            log.warning("session %s: its stream ended: %s: %s", self.id, error.code, error.message)
+            self._fail(error)
+            return
         except Exception:
             log.exception("session %s: its stream failed", self.id)
             self._fail(BackendFailed("The stream failed; the log of the service says why."))

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import jiwer
 import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -19,6 +20,9 @@ ITEM = "conversation.item."
 TRANSCRIPTION = f"{ITEM}input_audio_transcription."
 RATE = 16_000
 PCM = {"type": "audio/pcm", "rate": RATE}
+
+REFERENCES = dict(row.split("\t", 1) for row in (DATA / "references.tsv").read_text("utf-8").splitlines()[1:] if row)
+"""What is said in each recording."""
 
 Event = dict[str, Any]
 
@@ -147,3 +151,8 @@ def check_contract(events: list[Event], *, complete: bool = True) -> list[Event]
 def words(text: str) -> list[str]:
     """Words for comparison: lower case, no punctuation."""
     return "".join(c if c.isalnum() or c in "' " else " " for c in text.lower()).split()
+
+
+def wer(reference: str, heard: str) -> float:
+    """Word error rate."""
+    return float(jiwer.wer(" ".join(words(reference)), " ".join(words(heard))))

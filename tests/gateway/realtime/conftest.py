@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 from aiohttp import web
-from speech.engine import Engine, EngineSettings
 
 from gateway.app import build_app
 from gateway.settings import Settings
 from gateway.sockets import LIMITS, SocketLimits
 from gateway.state import SERVICE, Service
+from speech.engine import Engine, EngineSettings
 
 
 class Server:
@@ -25,10 +25,16 @@ class Server:
         self._thread = threading.Thread(target=self.loop.run_forever, name="server", daemon=True)
         self._thread.start()
         self.engine: Engine = self.run(Engine.start(EngineSettings(models=("tiny.en",), device="cpu")))
+        # These tests are about sessions, many at once and faster than real time; a slow machine must not refuse them.
+        self.admitted_share(1000.0)
 
     def run(self, coroutine, timeout: float = 60):  # type: ignore[no-untyped-def]
         """Run a coroutine on the server's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
+
+    def admitted_share(self, limit: float) -> None:
+        """Admit live streams up to so many seconds of step time per second."""
+        self.engine._capacity.limit = limit
 
     def serve(self, limits: SocketLimits | None = None, **settings: object) -> Running:
         """An application with these limits and settings."""

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +79,24 @@ async def test_full_service_refuses_before_the_upgrade(server: Server) -> None:
         await becomes(lambda: running.service.sessions == 0)
         async with session(running.url) as client:
             await client.alive()
+
+
+async def test_a_full_device_refuses_before_the_upgrade(server: Server) -> None:
+    async with service(server) as running, AsyncExitStack() as open_sessions:
+        server.admitted_share(0.85)
+        try:
+            for _ in range(200):
+                if running.service.engine.status().devices[0].free_streams == 0:
+                    break
+                await open_sessions.enter_async_context(session(running.url))
+            status, error, retry = await refusal(running)
+            assert (status, error["code"]) == (503, "overloaded")
+            assert retry is not None and int(retry) >= 1
+            assert running.service.sessions >= 1
+        finally:
+            server.admitted_share(1000.0)
+        await open_sessions.aclose()
+        await becomes(lambda: running.service.engine.status().devices[0].streams == 0)
 
 
 async def test_a_key_has_its_own_limit(server: Server) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 from typing import Any
 
-import jiwer
 import pytest
 from openai import AsyncOpenAI, NotFoundError
 from openai.types.realtime import (
@@ -24,13 +23,8 @@ from openai.types.realtime.realtime_transcription_session_create_request import 
 )
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.realtime.client import DATA, RATE, cut, recording, silence, words
+from tests.gateway.realtime.client import RATE, REFERENCES, cut, recording, silence, wer
 from tests.gateway.realtime.conftest import Running
-
-REFERENCES = {
-    line.split("\t")[0].partition(".")[0]: line.split("\t")[-1]
-    for line in (DATA / "references.tsv").read_text().splitlines()
-}
 
 
 def client_of(running: Running) -> AsyncOpenAI:
@@ -83,7 +77,7 @@ async def test_transcription_session(running: Running) -> None:
     ):
         assert kind in kinds
     completed = events[-1]
-    assert jiwer.wer(" ".join(words(REFERENCES["austen-0870"])), " ".join(words(completed.transcript))) < 0.2
+    assert wer(REFERENCES["austen-0870.wav"], completed.transcript) < 0.2
     assert completed.usage.type == "duration"
     assert completed.logprobs and all(token.logprob <= 0 for token in completed.logprobs)
 

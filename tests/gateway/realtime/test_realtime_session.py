@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
-import jiwer
 import pytest
+from websockets.exceptions import ConnectionClosed
 
+from speech.config import StreamConfig
+from speech.engine import Engine
+from speech.transcriber import Transcriber
 from tests.gateway.realtime.client import (
     ITEM,
     PCM,
+    REFERENCES,
     TRANSCRIPTION,
     check_contract,
     recording,
@@ -19,21 +24,12 @@ from tests.gateway.realtime.client import (
     session,
     silence,
     update,
+    wer,
     words,
 )
 from tests.gateway.realtime.conftest import Running
 
 PAUSED = silence(0.5) + recording("austen-0870.wav")[: 2 * 16_000 * 4] + silence(1.2)
-
-
-def reference(name: str) -> str:
-    """What is said in a recording."""
-    from tests.gateway.realtime.client import DATA
-
-    for line in (DATA / "references.tsv").read_text().splitlines():
-        if line.startswith(name):
-            return line.split("\t")[-1]
-    raise LookupError(name)
 
 
 async def test_created_first_with_the_defaults(running: Running) -> None:
@@ -84,8 +80,8 @@ async def test_voice_activity_ends_turns(running: Running) -> None:
         )
         assert first["languages"] == [{"code": "en"}]
         assert "words" not in first and "logprobs" not in first and "lag" not in first
-        assert words(first["transcript"])
-        assert words(ends[1]["transcript"]) == words(first["transcript"])
+        said = REFERENCES["austen-0870.wav"].split(" how much")[0]
+        assert all(wer(said, end["transcript"]) < 0.35 for end in ends)
         added = client.of(ITEM + "added")[0]
         assert added["item"]["id"] == first["item_id"]
         assert added["item"] == client.of(ITEM + "done")[0]["item"]
@@ -110,7 +106,8 @@ async def test_words_come_while_speaking_and_only_grow(running: Running) -> None
         assert delta in kinds and kinds.index(delta) < kinds.index(stopped)
         completed = client.of(TRANSCRIPTION + "completed")[0]
         deltas = "".join(e["delta"] for e in client.of(delta) if e["item_id"] == completed["item_id"])
-        assert words(deltas) == words(completed["transcript"])[: len(words(deltas))]
+        known = words(completed["transcript"])[: len(words(deltas))]
+        assert wer(" ".join(known), deltas) < 0.2
         assert client.of("x.transcription.unstable")
         assert completed["lag"] >= 0
         assert "".join(token["token"] for token in completed["logprobs"]).strip() == completed["transcript"].strip()
@@ -135,7 +132,7 @@ async def test_manual_commit(running: Running) -> None:
         await client.commit()
         second = await client.until(TRANSCRIPTION + "completed")
         check_contract(client.seen)
-        assert jiwer.wer(" ".join(words(reference("austen-0880"))), " ".join(words(first["transcript"]))) < 0.3
+        assert wer(REFERENCES["austen-0880.wav"], first["transcript"]) < 0.3
         assert second["transcript"] == ""
         assert second["usage"] == {"type": "duration", "seconds": 2.0}
         assert not client.of("input_audio_buffer.speech_started")
@@ -151,7 +148,7 @@ async def test_telephone_audio(running: Running, kind: str) -> None:
         await client.append(companded(narrow, encoding))
         await client.commit()
         completed = await client.until(TRANSCRIPTION + "completed")
-        assert jiwer.wer(" ".join(words(reference("austen-0890"))), " ".join(words(completed["transcript"]))) < 0.4
+        assert wer(REFERENCES["austen-0890.wav"], completed["transcript"]) < 0.4
 
 
 def companded(pcm: Any, encoding: str) -> bytes:
@@ -318,3 +315,52 @@ async def test_commit_while_speaking(running: Running) -> None:
             await client.until(TRANSCRIPTION + "completed")
         assert len(check_contract(client.seen)) == 2
         assert not client.of("error")
+
+
+async def test_another_model_is_another_stream_on_the_same_clock(running: Running) -> None:
+    models = running.service.engine._models
+    model = models["tiny.en"]
+    # The same weights under a second name: what matters here is the change.
+    models["second"] = replace(model, info=replace(model.info, name="second", aliases=()))
+    asked = update(format=PCM, transcription={"model": "tiny.en"})
+    asked["session"]["include"] = ["x.words"]
+    try:
+        async with session(running.url, asked) as client:
+            speech = recording("austen-0880.wav")
+            await client.append(speech, 0.2)
+            await client.ask(update(transcription={"model": "second"}), "session.updated")
+            assert len(check_contract(client.seen)) == 1  # what was being said before the change has ended
+            await client.append(silence(0.5) + speech + silence(1), 0.2)
+            await client.until(TRANSCRIPTION + "completed")
+            first, second = check_contract(client.seen)
+            assert wer(first["transcript"], second["transcript"]) < 0.35
+            before = len(speech) / 32000
+            assert first["words"][-1]["end"] <= before <= second["words"][0]["start"]
+            started = client.of("input_audio_buffer.speech_started")[1]
+            assert started["audio_start_ms"] >= 1000 * before
+        assert running.service.engine.resolve("whisper-1") == "tiny.en"
+    finally:
+        del models["second"]
+
+
+async def test_a_stream_that_dies_fails_what_is_open_and_closes(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, opened = running.service.engine, []
+
+    def open_stream(config: StreamConfig) -> Transcriber:
+        opened.append(Engine.open_stream(engine, config))
+        return opened[-1]
+
+    monkeypatch.setattr(engine, "open_stream", open_stream)
+    async with session(running.url, update(format=PCM, turn_detection=None)) as client:
+        await client.append(recording("austen-0870.wav") * 3)
+        await client.commit()
+        await client.until("input_audio_buffer.committed")
+        running.server.run(opened[0].close())
+        with pytest.raises(ConnectionClosed) as closed:
+            while True:
+                await client.receive()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
+        (end,) = check_contract(client.seen)
+        assert end["type"] in (TRANSCRIPTION + "failed", TRANSCRIPTION + "completed")
