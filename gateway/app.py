@@ -18,6 +18,7 @@ from gateway.realtime import realtime_handler
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
 from gateway.transcriptions import transcribe_handler
+from speech.models import ModelError
 
 if TYPE_CHECKING:
     from speech.engine import Engine
@@ -87,7 +88,9 @@ async def _load(service: Service, start: StartEngine) -> None:
         service.engine = await start(service.settings)
     except Exception as error:
         service.failure = error
-        log.error("the models could not be loaded: %s", error, exc_info=error)
+        # A model that is missing or damaged is said in a line; a traceback is for what nobody foresaw.
+        foreseen = isinstance(error, ModelError | ValueError)
+        log.error("the models could not be loaded: %s", error, exc_info=None if foreseen else error)
 
 
 @web.middleware

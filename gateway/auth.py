@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -49,9 +49,6 @@ class Identity:
 LOCAL = Identity("local")
 IDENTITY = web.RequestKey("identity", Identity)
 
-Lookup = Callable[[str], Identity | None]
-"""Finds whom a key that is not configured was issued to (short-lived keys), or None."""
-
 
 class Guard:
     """Tells who a request comes from. Without keys only this machine may ask, and no foreign web page."""
@@ -59,16 +56,11 @@ class Guard:
     def __init__(self, keys: Sequence[str]) -> None:
         # Digests have one length, so that the comparison's time does not tell the length of a key.
         self._digests = [_digest(key) for key in keys]
-        self._lookups: list[Lookup] = []
 
     @property
     def open(self) -> bool:
         """True when no key is asked for."""
         return not self._digests
-
-    def accept(self, lookup: Lookup) -> None:
-        """Also accept the keys that `lookup` knows."""
-        self._lookups.append(lookup)
 
     def identify(self, request: web.BaseRequest) -> Identity:
         """The client's identity; raises `Unauthorized`, or `Forbidden` for a foreign page on an open service."""
@@ -81,20 +73,17 @@ class Guard:
                 "No API key was given. Send it as 'Authorization: Bearer KEY', or from a browser as the WebSocket "
                 f"subprotocol '{SUBPROTOCOL_PREFIX}KEY'."
             )
-        identity = self.identify_key(key)
+        identity = self._owner(key)
         if identity is None:
             raise Unauthorized("The API key is wrong. Ask whoever runs this service for a valid one.")
         return identity
 
-    def identify_key(self, key: str) -> Identity | None:
-        """Whose key it is; None when nobody's."""
+    def _owner(self, key: str) -> Identity | None:
         digest, found = _digest(key), None
         for number, known in enumerate(self._digests, 1):
             if hmac.compare_digest(digest, known) and found is None:
                 found = Identity(f"key-{number}")
-        if found is not None:
-            return found
-        return next((identity for lookup in self._lookups if (identity := lookup(key)) is not None), None)
+        return found
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

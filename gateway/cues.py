@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gateway.languages import spaced
 from speech.events import Word
 
 if TYPE_CHECKING:
@@ -25,28 +24,27 @@ def cues(segments: Iterable[Segment]) -> list[Cue]:
     """Cues (start, end, text; seconds) in order. A segment without words becomes one cue, wrapped."""
     found: list[Cue] = []
     for segment in segments:
-        gap = " " if spaced(segment.language) else ""
         if not segment.words:
             found.append((segment.start, segment.end, _lines(segment.text.strip())))
-        for words in _groups(segment.words, gap):
-            found.append((words[0].start, words[-1].end, _lines(_text(words, gap))))
+        for words in _groups(segment.words):
+            found.append((words[0].start, words[-1].end, _lines(_text(words))))
     return found
 
 
-def _groups(words: Sequence[Word], gap: str) -> Iterator[Sequence[Word]]:
+def _groups(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """The words as they are when they fit one cue, else cut where it hurts least, and each part again."""
-    if len(words) < 2 or _fits(words, gap):
+    if len(words) < 2 or _fits(words):
         if words:
             yield words
         return
     cut = max(range(1, len(words)), key=lambda index: _merit(words, index))
-    yield from _groups(words[:cut], gap)
-    yield from _groups(words[cut:], gap)
+    yield from _groups(words[:cut])
+    yield from _groups(words[cut:])
 
 
-def _fits(words: Sequence[Word], gap: str) -> bool:
+def _fits(words: Sequence[Word]) -> bool:
     return (
-        len(_text(words, gap)) <= LONGEST
+        len(_text(words)) <= LONGEST
         and words[-1].end - words[0].start <= LONGEST_SECONDS
         and all(after.start - before.end <= PAUSE_SECONDS for before, after in pairwise(words))
     )
@@ -60,8 +58,9 @@ def _merit(words: Sequence[Word], index: int) -> float:
     return max(0.0, words[index].start - before.end) + stop - abs(index / len(words) - 0.5)
 
 
-def _text(words: Sequence[Word], gap: str) -> str:
-    return gap.join(word.text.strip() for word in words)
+def _text(words: Sequence[Word]) -> str:
+    # A word brings the space before it along, where its language has one.
+    return "".join(word.text for word in words).strip()
 
 
 def _lines(text: str) -> str:

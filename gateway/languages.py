@@ -18,18 +18,12 @@ tr turkish|tt tatar|uk ukrainian|ur urdu|uz uzbek|vi vietnamese|yi yiddish|yo yo
 NAMES: dict[str, str] = {
     entry.split(" ", 1)[0]: entry.split(" ", 1)[1] for entry in _TABLE.strip().replace("\n", "|").split("|")
 }
-UNSPACED = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my", "bo"})
 CODES = {name: code for code, name in NAMES.items()}
 
 
 def language_name(code: str) -> str:
     """The full English name, lower case ("en" gives "english"); an unknown code is given back."""
     return NAMES.get(code, code)
-
-
-def spaced(code: str) -> bool:
-    """Whether words are written with spaces between them."""
-    return code not in UNSPACED
 
 
 def language_code(given: str) -> str | None:

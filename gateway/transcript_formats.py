@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.languages import language_name, spaced
+from gateway.languages import language_name
 
 if TYPE_CHECKING:
     from speech.engine import Segment
@@ -27,7 +27,9 @@ def deltas(segments: Sequence[Segment]) -> list[str]:
 def delta(segment: Segment, *, first: bool) -> str:
     """A segment's text as an addition to the text so far."""
     text = segment.text.strip()
-    return f" {text}" if text and spaced(segment.language) and not first else text
+    # Languages that are written without spaces have none before their words either.
+    spaced = not segment.words or segment.words[0].text.startswith(" ")
+    return f" {text}" if text and spaced and not first else text
 
 
 def usage(duration: float) -> dict[str, Any]:

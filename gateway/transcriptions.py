@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 from aiohttp import web
@@ -48,11 +48,11 @@ async def transcribe_handler(request: web.Request) -> web.StreamResponse:
                 check_language(engine, model, asked.options)
                 samples = await decode(form.file, service.settings.max_audio_seconds)
                 service.metrics.audio("file", len(samples) / SAMPLE_RATE)
-                segments = engine.transcribe(samples, asked.options, model)
-                duration = len(samples) / SAMPLE_RATE
-                if asked.stream:
-                    return await _stream(request, segments, asked)
-                return _whole([segment async for segment in segments], duration, asked)
+                async with transcribing(engine, samples, asked.options, model) as segments:
+                    if asked.stream:
+                        return await _stream(request, segments, asked)
+                    found = [segment async for segment in segments]
+                return _whole(found, len(samples) / SAMPLE_RATE, asked)
     except (Overloaded, Draining) as error:
         service.metrics.refused("file", error.code)
         raise
@@ -74,6 +74,13 @@ def check_language(engine: Engine, model: str, options: DecodeOptions) -> None:
     if language is not None and known and "*" not in known and language not in known:
         few = ", ".join(known) if len(known) <= 8 else f"{', '.join(known[:8])} and {len(known) - 8} more"
         raise InputInvalid(f"The model {model} knows {few}, not {language}.", param="language")
+
+
+def transcribing(
+    engine: Engine, samples: Samples, options: DecodeOptions, model: str
+) -> AbstractAsyncContextManager[AsyncIterator[Segment]]:
+    """The segments of a recording; what is still being decoded is cancelled when the context ends."""
+    return aclosing(cast("AsyncGenerator[Segment, None]", engine.transcribe(samples, options, model)))
 
 
 async def decode(file: BinaryIO, max_seconds: float) -> Samples:

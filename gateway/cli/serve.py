@@ -60,7 +60,7 @@ def command(**flags: Any) -> None:
     except CannotListen as error:
         fail(str(error))
     except CannotLoad as error:
-        fail(f"the models could not be loaded: {error}\n'speechlane doctor' checks what they need.")
+        fail(f"{error}\n'speechlane doctor' checks what the models need.")
     err.print("Stopped.")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,7 +85,7 @@ def command(
 async def _transcribe(
     file: Path, model: str, options: DecodeOptions, device: str, threads: int | None
 ) -> tuple[list[Segment], float]:
-    from gateway.transcriptions import check_language
+    from gateway.transcriptions import check_language, transcribing
     from speech.asr import SAMPLE_RATE
     from speech.engine import Engine, EngineSettings
 
@@ -101,7 +100,7 @@ async def _transcribe(
         try:
             check_language(engine, model, options)
             progress.update(task, description=f"Transcribing {seconds:.0f} s", total=seconds, completed=0)
-            async with aclosing(engine.transcribe(samples, options, model)) as found:
+            async with transcribing(engine, samples, options, model) as found:
                 async for segment in found:
                     segments.append(segment)
                     progress.update(task, completed=segment.end)

@@ -58,13 +58,6 @@ def test_a_key_in_the_query_is_none() -> None:
         Guard([FIRST]).identify(make_mocked_request("GET", f"/v1/models?api_key={FIRST}", headers()))
 
 
-def test_issued_keys_are_accepted_beside_the_configured_ones() -> None:
-    guard = Guard([FIRST])
-    guard.accept(lambda key: Identity("key-1") if key == "ek_short" else None)
-    assert guard.identify_key("ek_short") == Identity("key-1")
-    assert guard.identify_key("ek_other") is None
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1:8700", "localhost:8700", "[::1]:8700", "127.0.0.1", "page.localhost:8700"])
 def test_without_keys_this_machine_may_ask(host: str) -> None:
     sent = {"Host": host, "Origin": f"http://{host}"}

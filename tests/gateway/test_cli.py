@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from whisper_normalizer.english import EnglishTextNormalizer
 
 from gateway.cli.client import endpoint
 from gateway.settings import Settings
-from tests.conftest import RunningService, clean_environment
+from tests.conftest import clean_environment
 
 normalise = EnglishTextNormalizer()
 COMMANDS = ("serve", "listen", "transcribe", "models", "doctor")
@@ -61,7 +60,7 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
     [
         (("serve", "--host", "0.0.0.0"), "SPEECHLANE_API_KEYS"),
         (("serve", "--config", "nowhere.toml"), "no file nowhere.toml"),
-        (("serve", "--models", "no-such-model-here"), "doctor"),
+        (("serve", "--models", "no-such-model-here"), "no model is called"),
         (("listen", "nowhere.wav"), "no file nowhere.wav"),
         (("listen", "pyproject.toml", "--url", "ws://127.0.0.1:9"), "speechlane serve"),
         (("transcribe", "nowhere.wav"), "no file nowhere.wav"),
@@ -132,7 +131,7 @@ def test_listen_takes_raw_audio_from_a_pipe_and_gives_json_with_words(
     done = speechlane("listen", "-", "--rate", "16000", "--json", "--url", f"{service}/v1", stdin=raw)
     rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     final = next(row for row in rows if row["type"] == "final")
-    assert [word["word"].strip() for word in final["words"]] == final["text"].split()
+    assert "".join(word["word"].strip() for word in final["words"]) == final["text"].replace(" ", "")
     assert jiwer.wer(normalise(references["austen-0880.wav"]), normalise(final["text"])) < 0.4
 
 
@@ -177,35 +176,6 @@ def test_transcribe_writes_the_format_of_the_files_ending(
     assert body.startswith("1\n00:00:0")
     text = " ".join(line for line in body.splitlines() if re.search("[a-z]", line))
     assert jiwer.wer(normalise(references["jfk.flac"]), normalise(text)) < 0.1
-
-
-def test_serve_asks_for_keys_keeps_them_secret_and_drains(
-    launch_service: Callable[..., RunningService], data: Path
-) -> None:
-    key = "office-key-0123456789abcdef"
-    guarded = launch_service("--max-files", "1", "--drain-seconds", "10", SPEECHLANE_API_KEYS=key)
-    listen = ("listen", data / "austen-0880.wav", "--url", guarded.url)
-    for given, hint in (("", "SPEECHLANE_API_KEY"), ("wrong-key", "wrong")):
-        done = speechlane(*listen, SPEECHLANE_API_KEY=given)
-        assert done.returncode == 1
-        assert hint in done.stderr
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", *map(str, listen), "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=clean_environment(SPEECHLANE_API_KEY=key),
-        text=True,
-    )
-    assert process.stdout is not None
-    first = json.loads(process.stdout.readline())
-    assert first["type"] == "partial"
-    assert guarded.stop() == 0  # in the middle of the sentence
-    out, err = process.communicate(timeout=30)
-    rows = [json.loads(line) for line in out.splitlines()]
-    assert [row["type"] for row in rows][-1:] == ["final"]
-    assert "1012" in err
-    assert key not in guarded.log()
-    assert "wrong-key" not in guarded.log()
 
 
 @pytest.mark.parametrize(

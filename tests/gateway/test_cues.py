@@ -40,7 +40,7 @@ def test_every_word_is_in_one_cue_and_every_cue_can_be_read(timed: list[tuple[st
 def test_a_long_sentence_is_cut_where_the_speaker_paused() -> None:
     said = "and so my fellow americans ask not what your country can do for you ask what you can do for it"
     texts = said.split()
-    words = [Word(text, 0.4 * at + (0.6 if at >= 14 else 0.0), 0.4 * at + 0.4 + (0.6 if at >= 14 else 0.0), 1.0)
+    words = [Word(f" {text}", 0.4 * at + (0.6 if at >= 14 else 0.0), 0.4 * at + 0.4 + (0.6 if at >= 14 else 0.0), 1.0)
              for at, text in enumerate(texts)]  # fmt: skip
     first, second = cues([segment(words)])
     assert first[2].replace("\n", " ").endswith("can do for you")
