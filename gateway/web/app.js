@@ -1,7 +1,8 @@
 // Puts the parts together: what the buttons and keys do, and what the page says about it.
 
-import { clock } from "./formats.js";
+import { showLag, showMuted, showServer, showSpeech, showState } from "./controls.js";
 import { offer } from "./export.js";
+import { clock } from "./formats.js";
 import { Meter } from "./meter.js";
 import { Notice } from "./notice.js";
 import { Player } from "./player.js";
@@ -17,18 +18,8 @@ import { View } from "./view.js";
 const RING_SECONDS = 600;
 const WATCH_MILLISECONDS = 5000;
 const RESUME_MILLISECONDS = 1000;
-const LAG_SHOWN_MILLISECONDS = 6000;
 
 const $ = (id) => document.getElementById(id);
-
-const STATES = {
-  idle: "Ready",
-  opening: "Connecting",
-  listening: "Live",
-  paused: "Paused",
-  reconnecting: "Reconnecting",
-  finishing: "Finishing",
-};
 
 let state = "idle";
 let context = null;
@@ -38,6 +29,7 @@ let source = null;
 let stream = null;
 let file = null; // the recording to play again when a failed start is retried
 let began = 0;
+let muted = false;
 let saved = true;
 let refusedKey = null; // not to be tried again by itself
 
@@ -68,7 +60,7 @@ async function start(recording = null) {
   began = ring.end;
   source.onframe = frame;
   source.onend = sourceEnded;
-  if (recording) source.muted = $("mute").getAttribute("aria-pressed") === "true";
+  if (recording) source.muted = muted;
   stream = new Stream(ring, settings, settings.key, {
     event: received,
     open: streamOpen,
@@ -146,8 +138,8 @@ function received(event, offset) {
   transcript.take(event, offset);
   if (event.type === "input_audio_buffer.speech_started") speech(true);
   else if (event.type === "input_audio_buffer.speech_stopped") speech(false);
-  else if (event.type === "x.lag") behind(`${event.seconds.toFixed(1)} s behind`);
-  else if (event.type === "page.skipped") behind(`${event.seconds.toFixed(0)} s skipped, the network is too slow`);
+  else if (event.type === "x.lag") showLag(`${event.seconds.toFixed(1)} s behind`);
+  else if (event.type === "page.skipped") showLag(`${event.seconds.toFixed(0)} s skipped, the network is too slow`);
 }
 
 function streamOpen() {
@@ -186,21 +178,8 @@ function idle(cause) {
 
 function become(next) {
   state = next;
-  document.body.dataset.state = next;
-  $("connection").textContent = STATES[next];
-  const running = next !== "idle";
-  const label = next === "finishing" ? "Finishing" : running ? "Stop" : "Start";
-  $("toggle").querySelector(".label").textContent = label;
-  $("toggle").querySelector("use").setAttribute("href", running ? "#i-stop" : "#i-mic");
-  $("toggle").setAttribute("aria-disabled", String(next === "finishing"));
-  $("pause").hidden = !["listening", "paused"].includes(next);
-  $("pause").querySelector("use").setAttribute("href", next === "paused" ? "#i-resume" : "#i-pause");
-  $("pause").querySelector("span").textContent = next === "paused" ? "Resume" : "Pause";
-  $("pause").title = next === "paused" ? "Resume (P)" : "Pause (P)";
-  $("mute").hidden = source?.kind !== "file";
-  $("source").textContent = source?.kind === "file" ? source.name : "";
-  $("file").disabled = running;
-  settings.lockModel(running);
+  showState(state, source);
+  settings.lockModel(state !== "idle");
   shown();
 }
 
@@ -219,16 +198,7 @@ function shown() {
 
 function speech(on) {
   meter.speech = on;
-  $("voice").dataset.speech = on;
-  $("voice").textContent = on ? "Speech" : "Silence";
-}
-
-let lagTimer = 0;
-function behind(text) {
-  $("lag").textContent = text;
-  $("lag").hidden = false;
-  clearTimeout(lagTimer);
-  lagTimer = setTimeout(() => ($("lag").hidden = true), LAG_SHOWN_MILLISECONDS);
+  showSpeech(on);
 }
 
 async function hear(utterance) {
@@ -260,14 +230,8 @@ async function refreshModels() {
 async function watchServer() {
   if (document.visibilityState !== "visible") return;
   const server = await readiness(settings.key).catch(() => null);
-  if (state === "idle") $("connection").textContent = server ? (server.ready ? STATES.idle : "Loading models") : "Offline";
+  showServer(server, state);
   if (server?.ready && !settings.loaded && settings.key !== refusedKey) await refreshModels();
-  $("load").hidden = server?.utilisation === undefined;
-  if ($("load").hidden) return;
-  const percent = Math.round(server.utilisation * 100);
-  $("load").querySelector(".gauge span").style.inlineSize = `${percent}%`;
-  $("load").querySelector(".label").textContent = server.free > 0 ? `${percent} % busy` : "Full";
-  $("load").title = `Server ${percent} % busy, ${server.streams} live, room for ${Math.max(0, server.free)} more`;
 }
 
 function clearAll(button) {
@@ -311,9 +275,8 @@ $("toggle").addEventListener("click", toggle);
 $("pause").addEventListener("click", togglePause);
 $("settings-open").addEventListener("click", () => settings.show());
 $("mute").addEventListener("click", () => {
-  const muted = $("mute").getAttribute("aria-pressed") !== "true";
-  $("mute").setAttribute("aria-pressed", String(muted));
-  $("mute").querySelector("use").setAttribute("href", muted ? "#i-mute" : "#i-loud");
+  muted = !muted;
+  showMuted(muted);
   if (source?.kind === "file") source.muted = muted;
 });
 $("file").addEventListener("change", ({ target }) => {

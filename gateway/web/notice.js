@@ -19,10 +19,9 @@ export class Notice {
     return !this.#root.hidden;
   }
 
-  show({ id, title, text, action, retryAfter, transient }) {
+  show({ id, title, text, action, retryAfter }) {
     this.hide();
     this.#root.dataset.problem = id;
-    this.#root.classList.toggle("transient", transient === true);
     this.#root.querySelector("strong").textContent = title;
     this.#root.querySelector("p").textContent = text;
     const button = this.#root.querySelector(".act");

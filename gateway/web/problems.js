@@ -60,15 +60,12 @@ export const problems = {
   },
   starting: {
     title: "The server is not ready",
-    text: "It is loading its models or shutting down.",
     action: "retry",
-    transient: true,
   },
   full: {
     title: "The server is full",
     text: "Every live stream is taken. Those who speak now come first.",
     action: "retry",
-    transient: true,
   },
   reconnecting: {
     title: "The connection is interrupted",

@@ -11,16 +11,20 @@ export async function models(key) {
   return (await response.json()).data;
 }
 
-/** {ready, retryAfter} and, for those who may look, {utilisation: 0..1, streams, free}. Rejects when it is away. */
+/**
+ * {ready, status, retryAfter} and, for those who may look, {utilisation: 0..1, streams, free}; status is "ready",
+ * "loading", "failed", "draining" or "device_dead". Rejects when the server is away.
+ */
 export async function readiness(key) {
   const response = await ask("/readyz", key);
-  const { devices, sessions, max_sessions: most } = await response.json();
+  const { status, devices, sessions, max_sessions: most } = await response.json();
+  const ready = response.ok;
   const retryAfter = Number.parseFloat(response.headers.get("retry-after"));
-  if (devices === undefined) return { ready: response.ok, retryAfter };
+  if (devices === undefined) return { ready, status, retryAfter };
   // The device with the least room decides whether one more stream is taken.
   const free = Math.min(most - sessions, ...devices.map((device) => device.free_streams));
   const utilisation = Math.min(1, Math.max(...devices.map((device) => device.utilisation)));
-  return { ready: response.ok, retryAfter, utilisation, streams: sessions, free };
+  return { ready, status, retryAfter, utilisation, streams: sessions, free };
 }
 
 function ask(path, key) {
