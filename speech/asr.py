@@ -5,7 +5,7 @@ Samples are mono float32 in [-1, 1] at 16 kHz; times are seconds from the first 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ class DecodeOptions:
     language: str | None = None
     prompt: str = ""
     keywords: tuple[str, ...] = ()
-    words: bool = True
+    timestamps: bool = False
+    """Let the model place segment times among the tokens (files); live utterances are single segments."""
     temperatures: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     task: str = "transcribe"
 
@@ -77,10 +78,15 @@ class PartialRequest:
 
 @dataclass(frozen=True, slots=True)
 class FinalRequest:
-    """The authoritative transcript of `samples` (at most 30 s), decoded from scratch with fallback."""
+    """The authoritative transcript of `samples` (at most 30 s), decoded with fallback.
+
+    `draft` is a guess at its tokens (the last partial's): it is verified in one step and only speeds the work up; the
+    text is the same with any draft.
+    """
 
     samples: Samples
     options: DecodeOptions = DecodeOptions()
+    draft: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,6 @@ class Hypothesis:
     tokens: tuple[int, ...]
     pieces: tuple[tuple[str, int], ...]
     language: str = "en"
-    model_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +115,7 @@ class Transcript:
     compression_ratio: float
     temperature: float
     seconds: float
-    token_ids: tuple[int, ...] = field(default=())
+    token_ids: tuple[int, ...] = ()
+    """Text tokens, in the order of `tokens`."""
+    segments: tuple[tuple[str, int], ...] = ()
+    """(text, number of its tokens) as the model itself divided the text, when `timestamps` was asked for."""

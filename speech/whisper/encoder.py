@@ -33,8 +33,8 @@ REDO = 100
 _CONTEXT = 4
 """Encoder frames around a piece that its convolutions look at (two would do)."""
 
-_FLOOR_STEP = 0.1
-_FLOORS = (-1.5, 0.7)
+_FLOOR_STEP = 0.25
+_FLOORS = (-1.5, -0.25)
 
 
 @dataclass(slots=True)
@@ -64,6 +64,12 @@ def floor_of(value: float) -> float:
     """The level of silence whose frozen window serves an utterance with this mel floor."""
     low, high = _FLOORS
     return min(high, max(low, round(round(value / _FLOOR_STEP) * _FLOOR_STEP, 3)))
+
+
+def floors() -> list[float]:
+    """All levels of silence that can be asked for."""
+    low, high = _FLOORS
+    return [round(low + n * _FLOOR_STEP, 3) for n in range(round((high - low) / _FLOOR_STEP) + 1)]
 
 
 def frames_of(samples: int) -> int:

@@ -31,6 +31,7 @@ class Rules:
     eot: int
     no_timestamps: int
     timestamps: int
+    no_speech: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, vocabulary: int, device: str) -> Rules:
@@ -46,7 +47,7 @@ class Rules:
         blocked = torch.zeros(vocabulary)
         blocked[[t for t in never if t is not None]] = -torch.inf
         blank = (*tokenizer.encode(" "), tokenizer.eot)
-        return cls(blocked.to(device), blank, tokenizer.eot, tokenizer.no_timestamps, tokenizer.timestamp_begin)
+        return cls(blocked.to(device), blank, tokenizer.eot, tokenizer.no_timestamps, tokenizer.timestamp_begin, tokenizer.no_speech)
 
     def apply(self, logits: Tensor, *, first: bool) -> Tensor:
         """Log probabilities (rows, vocabulary) of text without timestamps; `first`: row 0 begins the text."""

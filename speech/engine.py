@@ -1,0 +1,263 @@
+"""The speech engine of one process: models on devices, admission of live streams, files, status, and the way down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from speech import files
+from speech.asr import DecodeOptions, Samples
+from speech.config import StreamConfig
+from speech.files import Segment
+from speech.models import cache_dir, resolve
+from speech.segmenter import checked
+from speech.transcriber import Transcriber
+from speech.vad import SileroVad
+from speech.whisper import profile, weights
+from speech.whisper.backend import WhisperBackend
+from speech.whisper.reference import ReferenceBackend
+from workers.backend import Backend
+from workers.capacity import Capacity
+from workers.clock import monotonic
+from workers.device import Device
+from workers.errors import InputInvalid
+from workers.latency import LatencyModel
+from workers.pool import Pool
+from workers.task import Lane
+
+log = logging.getLogger(__name__)
+
+OPENAI_NAMES = (
+    "whisper-1",
+    "gpt-4o-transcribe",
+    "gpt-4o-mini-transcribe",
+    "gpt-realtime-whisper",
+    "gpt-live-transcribe",
+)
+"""Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
+
+_REFERENCE_SHARE = 0.5
+"""What a live stream takes with the reference engine: a padded window for every partial."""
+
+__all__ = ["DeviceStatus", "Engine", "EngineSettings", "EngineStatus", "ModelInfo", "Segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs).
+
+    `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
+    admitted live streams may reserve.
+    """
+
+    models: tuple[str, ...] = ("tiny.en",)
+    device: str = "cpu"
+    threads: int | None = None
+    asr_engine: str = "torch"
+    utilisation: float = 0.85
+    download: bool = False
+    profiles: Path = field(default_factory=lambda: cache_dir() / "profiles")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A loaded model as clients may name it."""
+
+    name: str
+    task: str
+    languages: tuple[str, ...]
+    aliases: tuple[str, ...]
+    loaded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """`utilisation` and `reserved` are seconds of step time per second; `queue` counts the tasks waiting per lane."""
+
+    name: str
+    utilisation: float
+    reserved: float
+    streams: int
+    free_streams: int
+    queue: dict[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """`ready`: every device is up and takes work."""
+
+    ready: bool
+    devices: tuple[DeviceStatus, ...]
+
+
+@dataclass(slots=True)
+class _Model:
+    """A model in service: its replicas and what a stream of it takes (seconds of step time per second)."""
+
+    info: ModelInfo
+    pool: Pool
+    share: Callable[[float, bool], float]
+
+
+class Engine:
+    """Made by `start` on a running event loop, ended by `close`."""
+
+    def __init__(self, settings: EngineSettings, devices: list[Device], ears: Device) -> None:
+        self._settings, self._devices, self._ears = settings, devices, ears
+        self._models: dict[str, _Model] = {}
+        self._vad = Pool("silero", [ears])
+        self._capacity = Capacity(devices, settings.utilisation)
+
+    @classmethod
+    async def start(cls, settings: EngineSettings) -> Engine:
+        """Load and warm everything; seconds, off the loop. Raises ModelError, WeightsError, ValueError."""
+        return await asyncio.to_thread(cls._start, settings)
+
+    @classmethod
+    def _start(cls, settings: EngineSettings) -> Engine:
+        names = _device_names(settings.device)
+        devices = []
+        for name in names:
+            latency = LatencyModel.load(_latency_path(settings, name))
+            devices.append(Device(name, name, latency=latency))
+        ears = Device("vad", "cpu", step_budget=0.020)
+        ears.add(SileroVad())
+        loaded = [_load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
+        engine = cls(settings, devices, ears)
+        try:
+            for device in (ears, *devices):
+                device.start()
+        except BaseException:
+            for device in (ears, *devices):
+                device.close()
+            raise
+        for info, share in loaded:
+            engine._models[info.name] = _Model(info, Pool(info.name, devices), share)
+        return engine
+
+    def resolve(self, name: str | None) -> str:
+        """The loaded model a wire name stands for; None and OpenAI's names mean the default.
+
+        Raises InputInvalid (param "model") for one that is not loaded: no request can make it load.
+        """
+        if name is None:
+            return next(iter(self._models))
+        for model in self._models.values():
+            if name == model.info.name or name in model.info.aliases:
+                return model.info.name
+        loaded = ", ".join(self._models)
+        raise InputInvalid(f"the model {name!r} is not loaded here; there is: {loaded}", param="model")
+
+    def models(self) -> list[ModelInfo]:
+        """The loaded models, the default first."""
+        return [model.info for model in self._models.values()]
+
+    def open_stream(self, config: StreamConfig) -> Transcriber:
+        """Admit a live stream: its share of a device is reserved until it ends. From the event loop.
+
+        Raises InputInvalid, Overloaded, Draining, BackendDead.
+        """
+        model = self._models[self.resolve(config.model)]
+        lease = self._capacity.admit(model.pool, model.share(checked(config).partial_interval, config.partials))
+        try:
+            return Transcriber(
+                config,
+                asr=model.pool,
+                vad=self._vad,
+                lease=lease,
+                multilingual=len(model.info.languages) > 1,
+            )
+        except BaseException:
+            lease.release()
+            raise
+
+    def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncIterator[Segment]:
+        """Segments of a whole recording (mono float32, 16 kHz), in order. Raises InputInvalid, Overloaded, Draining."""
+        chosen = self._models[self.resolve(model)]
+        return files.transcribe(
+            samples,
+            options,
+            model=chosen.info.name,
+            asr=chosen.pool,
+            vad=self._vad,
+            multilingual=len(chosen.info.languages) > 1,
+            clock=monotonic,
+        )
+
+    def status(self) -> EngineStatus:
+        """How full the devices are."""
+        share = next(iter(self._models.values())).share(1.0, True)
+        devices = []
+        for device in self._devices:
+            stats = device.stats()
+            devices.append(
+                DeviceStatus(
+                    name=device.name,
+                    utilisation=stats.utilisation,
+                    reserved=self._capacity.reserved(device),
+                    streams=self._capacity.streams(device),
+                    free_streams=self._capacity.free_streams(device, share),
+                    queue=stats.queue,
+                )
+            )
+        return EngineStatus(all(device.ready for device in (*self._devices, self._ears)), tuple(devices))
+
+    async def drain(self, timeout: float) -> None:
+        """Admit nobody any more and let the devices finish what they hold, at most `timeout` seconds."""
+        self._capacity.drain()
+        for device in self._devices:
+            await asyncio.to_thread(device.drain, timeout)
+
+    async def close(self) -> None:
+        """End what still runs, keep what was learned about step times, free the models."""
+        for device in (*self._devices, self._ears):
+            await asyncio.to_thread(device.close)
+        for device in self._devices:
+            try:
+                device.latency.save(_latency_path(self._settings, device.name))
+            except OSError as error:
+                log.warning("step times of %s could not be kept: %s", device.name, error)
+
+
+def _device_names(wanted: str) -> list[str]:
+    if wanted != "cuda":
+        torch.device(wanted)
+        return [wanted]
+    count = torch.cuda.device_count()
+    if not count:
+        raise ValueError('device "cuda" was asked for, but torch sees no GPU; use "cpu"')
+    return [f"cuda:{n}" for n in range(count)]
+
+
+def _latency_path(settings: EngineSettings, device: str) -> Path:
+    return settings.profiles / f"steps-{device.replace(':', '')}.json"
+
+
+def _load(
+    model: str, default: bool, settings: EngineSettings, devices: list[Device]
+) -> tuple[ModelInfo, Callable[[float, bool], float]]:
+    """Give every device a replica of `model`; what clients are told of it, and what a stream of it takes."""
+    found = resolve(model, allow_download=settings.download)
+    aliases = OPENAI_NAMES if default else ()
+    backend: Backend
+    if settings.asr_engine == "reference":
+        for device in devices:
+            reference = ReferenceBackend(found.name, found.directory, threads=settings.threads or 1)
+            device.add(reference)
+        info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
+        return info, lambda interval, partials: _REFERENCE_SHARE
+    checkpoint = weights.load(found.directory)
+    for device in devices:
+        chosen = profile.choose(checkpoint, found.name, device.torch_device, settings.threads, settings.profiles)
+        if device.torch_device == "cpu":
+            torch.set_num_threads(chosen.threads)
+        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision)
+        device.add(backend)
+    log.info("%s: encoder %s, decoder %s, %d threads", found.name, chosen.precision.encoder,
+             chosen.precision.decoder, chosen.threads)  # fmt: skip
+    return ModelInfo(found.name, "asr", backend.vocabulary.languages, aliases), chosen.share

@@ -1,0 +1,164 @@
+"""Precision and threads, chosen by measuring on this machine at first start and kept in a profile.
+
+What is fastest is a question of the machine: int8 weights win where token steps wait for memory and the processor has
+byte dot products, bfloat16 where it has its own instructions for it. What is *allowed* is a question of quality:
+only precisions that passed the gate (docs/whisper.md) are measured at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from speech.whisper.decoder import Decoder, Feed, Sequence
+from speech.whisper.encoder import FRAMES, REDO, Encoder, Encoding
+from speech.whisper.weights import Checkpoint
+
+log = logging.getLogger(__name__)
+
+PROVEN_ENCODER = ("float32", "bfloat16")
+PROVEN_DECODER = ("float32", "int8")
+"""Precisions whose finals passed the gate, see docs/whisper.md."""
+
+_VERSION = 1
+_ROUNDS = 5
+_PARTIAL_ROWS = REDO + 60
+_DRAFT = 24
+_NEW_TOKENS = 5
+_WORTH = 0.9
+"""A shorter precision must take at most this share of the time to be chosen over float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Precision of the encoder and of the decoder, each one of dense.PRECISIONS or "float16" on a GPU."""
+
+    encoder: str = "float32"
+    decoder: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured: seconds of one thread-set for a partial's parts, and for a second of a final's encoder."""
+
+    precision: Precision
+    threads: int
+    partial_encode: float
+    prefill: float
+    token: float
+    final_encode: float
+    measured: dict[str, float]
+
+    def share(self, partial_interval: float, partials: bool) -> float:
+        """Seconds of step time per second that a stream takes while somebody talks on it without a pause."""
+        tokens = self.token * _NEW_TOKENS
+        final = self.final_encode + (self.prefill + tokens) / 4
+        return final + ((self.partial_encode + self.prefill + tokens) / partial_interval if partials else 0.0)
+
+
+def choose(weights: Checkpoint, name: str, device: str, threads: int | None, folder: Path) -> Profile:
+    """The profile for a model on this device: read from `folder`, or measured now and written there.
+
+    `threads` fixes the number of CPU threads; None measures 1, 2, 4 … up to the cores.
+    """
+    key = _key(name, device, threads, weights)
+    path = folder / f"{name.replace('/', '--')}-{device.replace(':', '')}.json"
+    try:
+        saved = json.loads(path.read_text())
+        if saved.pop("key") == key:
+            return Profile(**{**saved, "precision": Precision(**saved["precision"])})
+    except (OSError, ValueError, KeyError, TypeError) as reason:
+        log.debug("no usable profile at %s: %s", path, reason)
+    log.info("measuring what is fastest for %s on this machine (once)", name)
+    profile = measure(weights, device, threads)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps({"key": key, **asdict(profile)}, indent=1))
+    draft.replace(path)
+    return profile
+
+
+def measure(weights: Checkpoint, device: str, threads: int | None) -> Profile:
+    """Time every proven precision with every number of threads, as a live stream would use them."""
+    if device != "cpu":
+        return _measure(weights, device, 1, ("float16",), ("float16",))
+    if threads is not None:
+        return _measure(weights, device, threads, PROVEN_ENCODER, PROVEN_DECODER)
+    cores, tried = os.cpu_count() or 1, []
+    count = 1
+    while count <= min(cores, 8):
+        tried.append(_measure(weights, device, count, PROVEN_ENCODER, PROVEN_DECODER))
+        count *= 2
+    return min(tried, key=lambda p: p.share(1.0, True))
+
+
+def _measure(
+    weights: Checkpoint, device: str, threads: int, encoders: tuple[str, ...], decoders: tuple[str, ...]
+) -> Profile:
+    if device == "cpu":
+        torch.set_num_threads(threads)
+    times: dict[str, float] = {}
+    with torch.inference_mode():
+        for precision in encoders:
+            encoder = Encoder(weights, precision, device)
+            times[f"encoder {precision} partial"] = _time(lambda e=encoder: _encode(e, _PARTIAL_ROWS), device)
+            times[f"encoder {precision} second"] = _time(lambda e=encoder: _encode(e, 500), device) / 10
+        for precision in decoders:
+            decoder = Decoder(weights, precision, device)
+            cross = torch.zeros(decoder.layers, 2, decoder.heads, FRAMES, decoder.head, device=device)
+            times[f"decoder {precision} prefill"] = _time(lambda d=decoder, c=cross: _decode(d, c, _DRAFT), device)
+            times[f"decoder {precision} token"] = _time(lambda d=decoder, c=cross: _decode(d, c, 1), device)
+    encoder_choice = _best(encoders, lambda p: times[f"encoder {p} partial"])
+    decoder_choice = _best(decoders, lambda p: times[f"decoder {p} prefill"] + 5 * times[f"decoder {p} token"])
+    return Profile(
+        precision=Precision(encoder_choice, decoder_choice),
+        threads=threads,
+        partial_encode=times[f"encoder {encoder_choice} partial"],
+        prefill=times[f"decoder {decoder_choice} prefill"],
+        token=times[f"decoder {decoder_choice} token"],
+        final_encode=times[f"encoder {encoder_choice} second"],
+        measured=times,
+    )
+
+
+def _best(choices: tuple[str, ...], seconds: Callable[[str], float]) -> str:
+    """The fastest; the first (the most exact) unless another is clearly faster."""
+    best = min(choices, key=seconds)
+    return best if seconds(best) <= _WORTH * seconds(choices[0]) else choices[0]
+
+
+def _encode(encoder: Encoder, rows: int) -> None:
+    kv = torch.zeros(encoder.layers, 2, encoder.heads, FRAMES, encoder.dim // encoder.heads, device=encoder.device)
+    encoder.run([Encoding(torch.zeros(rows, encoder.dim, device=encoder.device), 0, rows, 0.0, kv)], encoder.layers)
+
+
+def _decode(decoder: Decoder, cross: torch.Tensor, tokens: int) -> None:
+    decoder.step([Feed(Sequence(decoder, cross), [0] * tokens, list(range(tokens)))])
+
+
+def _time(work: Callable[[], None], device: str) -> float:
+    """Seconds of the fastest of some rounds: the machine's own speed, not its neighbours' load."""
+    best = float("inf")
+    for _ in range(_ROUNDS + 1):
+        start = time.perf_counter()
+        work()
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _key(name: str, device: str, threads: int | None, weights: Checkpoint) -> list[str]:
+    """Everything that makes an old measurement worthless when it changes."""
+    chip = torch.cuda.get_device_name(device) if device != "cpu" else torch.backends.cpu.get_cpu_capability()
+    size = f"{weights.encoder_layers}x{weights.dim}"
+    return [str(_VERSION), name, size, device, str(threads), str(os.cpu_count()), platform.machine(), chip,
+            torch.__version__, *PROVEN_ENCODER, *PROVEN_DECODER]  # fmt: skip
