@@ -22,7 +22,7 @@ export class Transcript {
         this.#change(event.item_id, { end: offset + event.audio_end_ms / 1000 });
         break;
       case `${ITEM}delta`:
-        this.#change(event.item_id, { stable: (this.#live.get(event.item_id)?.stable ?? "") + event.delta });
+        this.#settle(event);
         break;
       case "x.transcription.unstable":
         this.#change(event.item_id, { unstable: event.text });
@@ -51,6 +51,13 @@ export class Transcript {
     const utterance = this.#live.get(id) ?? { id, stable: "", unstable: "" };
     this.#live.set(id, Object.assign(utterance, fields));
     this.#onchange("live", utterance);
+  }
+
+  // The words that became stable leave the tail at once, not to be read twice until the new tail comes.
+  #settle({ item_id: id, delta }) {
+    const { stable = "", unstable = "" } = this.#live.get(id) ?? {};
+    const rest = unstable.startsWith(delta) ? unstable.slice(delta.length) : "";
+    this.#change(id, { stable: stable + delta, unstable: rest });
   }
 
   #complete(event, offset) {

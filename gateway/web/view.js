@@ -95,7 +95,7 @@ export class View {
     const stable = element("span", "stable");
     const unstable = element("span", "unstable");
     unstable.title = "These words may still change";
-    text.append(stable, " ", unstable, element("span", "caret"));
+    text.append(stable, unstable, element("span", "caret"));
     item.append(time, text);
     this.#list.append(item);
     utterance.row = { item, time, stable, unstable };

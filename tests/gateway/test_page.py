@@ -282,6 +282,7 @@ def test_words_appear_while_speaking_and_stay(
         if now := [text for text in page.texts("#transcript .live .stable") if text.strip()]:
             stable.append(now[0])
         unstable = unstable or any(page.texts("#transcript .live .unstable"))
+        assert not any("  " in text for text in page.texts("#transcript .live .text"))
         time.sleep(0.05)
     assert unstable
     assert stable
