@@ -36,11 +36,12 @@ async def serve(
     listening: Callable[[str], None],
     ready: Callable[[str], None],
     start: StartEngine = start_engine,
-) -> None:
+) -> bool:
     """Serve until SIGTERM or SIGINT, then drain. A second signal skips the drain.
 
-    `listening` and `ready` are told the URL, when health is answered and when the models are loaded. Raises
-    `CannotListen` before anything is loaded, `CannotLoad` when loading fails.
+    `listening` and `ready` are told the URL, when health is answered and when the models are loaded. False when the
+    signal came before the models were loaded; a thread may then still be loading them. Raises `CannotListen` before
+    anything is loaded, `CannotLoad` when loading fails.
     """
     stop = asyncio.Event()
     hurry = asyncio.Event()
@@ -61,12 +62,14 @@ async def serve(
             url = _url(settings.host, sock.getsockname()[1])
             listening(url)
             assert service.loading is not None
-            if await _first(service.loading, stop.wait()):
-                if service.failure is not None:
-                    raise CannotLoad(str(service.failure)) from service.failure
-                ready(url)
-                await stop.wait()
+            if not await _first(service.loading, stop.wait()):
+                return False
+            if service.failure is not None:
+                raise CannotLoad(str(service.failure)) from service.failure
+            ready(url)
+            await stop.wait()
             await _drain(service, hurry)
+            return True
         finally:
             await runner.cleanup()
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from workers.errors import BackendDead, Draining, Overloaded
 
 if TYPE_CHECKING:
     from speech.engine import Engine
+
+log = logging.getLogger("speechlane")
 
 BUSY_RETRY = 5.0
 """Seconds after which a client that met a full service may try again."""
@@ -38,6 +41,7 @@ class Service:
         self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()
+        self._admitted = 0
         self._files = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -87,10 +91,14 @@ class Service:
                 retry_after=BUSY_RETRY,
             )
         self._sessions[identity] += 1
+        self._admitted += 1
+        number, begun = self._admitted, time.monotonic()
         self._idle.clear()
+        log.info("session %d of %s begins; %d are live", number, identity.name, self.sessions)
         try:
             yield
         finally:
+            log.info("session %d of %s ends after %.1f s", number, identity.name, time.monotonic() - begun)
             self._sessions[identity] -= 1
             if not self._sessions[identity]:
                 del self._sessions[identity]

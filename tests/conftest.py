@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
-START_SECONDS = 90.0
+START_SECONDS = 110.0
 STOP_SECONDS = 30.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import platform
@@ -166,9 +167,25 @@ def _configuration(port: int | None, config: Path | None) -> Iterator[Finding]:
     try:
         bind(settings.host, settings.port).close()
     except CannotListen as error:
+        if (status := _running(settings.host, settings.port)) is not None:
+            yield Finding("port", "ok", f"{settings.host}:{settings.port}: a service is running there, {status}")
+            return
         yield Finding("port", "failed", f"{settings.host}:{settings.port} cannot be listened on", str(error))
     else:
         yield Finding("port", "ok", f"{settings.host}:{settings.port} is free")
+
+
+def _running(host: str, port: int) -> str | None:
+    """What a Speechlane service on the port says of itself; None when it is something else."""
+    connection = http.client.HTTPConnection(host, port, timeout=2)
+    try:
+        connection.request("GET", "/readyz")
+        status = json.loads(connection.getresponse().read())["status"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return None
+    finally:
+        connection.close()
+    return str(status)
 
 
 def _cache() -> Iterator[Finding]:

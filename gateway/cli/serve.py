@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import types
 import typing
 from pathlib import Path
@@ -55,8 +56,13 @@ def command(**flags: Any) -> None:
         err.print(f"  Terminal   speechlane listen talk.wav --url {url.replace('http', 'ws', 1)}")
         err.print("  Stop       Ctrl-C; what is being said is finished first")
 
+    async def run() -> None:
+        if not await serve(settings, listening=listening, ready=ready):
+            err.print("Stopped before the models were loaded.")
+            os._exit(0)  # the thread that loads cannot be interrupted, and nothing is lost with it
+
     try:
-        asyncio.run(serve(settings, listening=listening, ready=ready))
+        asyncio.run(run())
     except CannotListen as error:
         fail(str(error))
     except CannotLoad as error:

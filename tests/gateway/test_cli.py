@@ -11,39 +11,41 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jiwer
 import pytest
+from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
+from gateway.cli import app
 from gateway.cli.client import endpoint
+from gateway.server import CannotListen, bind
 from gateway.settings import Settings
-from tests.conftest import clean_environment
+from tests.conftest import RunningService, clean_environment, status_of, wait_until
 
 normalise = EnglishTextNormalizer()
 COMMANDS = ("serve", "listen", "transcribe", "models", "doctor")
 
 
-def speechlane(
-    *arguments: str | Path, stdin: bytes | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        env=clean_environment(**variables),
-        timeout=100,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+def speechlane(*arguments: str | Path, **variables: str) -> Result:
+    """Run a command to its end, in this process."""
+    own = {name: None for name in os.environ if name.startswith("SPEECHLANE_") and name != "SPEECHLANE_CACHE"}
+    return CliRunner().invoke(app, [*map(str, arguments)], env={**own, "COLUMNS": "120", **variables})
+
+
+def process(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
+    """Start a command as users do."""
+    command = [sys.executable, "-m", "gateway.cli", *map(str, arguments)]
+    return subprocess.Popen(command, env=clean_environment(), text=True, **options)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_teaches_with_examples(name: str) -> None:
     done = speechlane(name, "--help")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "Examples:" in done.stdout
     assert f"speechlane {name}" in done.stdout
 
@@ -60,7 +62,6 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
     [
         (("serve", "--host", "0.0.0.0"), "SPEECHLANE_API_KEYS"),
         (("serve", "--config", "nowhere.toml"), "no file nowhere.toml"),
-        (("serve", "--models", "no-such-model-here"), "no model is called"),
         (("listen", "nowhere.wav"), "no file nowhere.wav"),
         (("listen", "pyproject.toml", "--url", "ws://127.0.0.1:9"), "speechlane serve"),
         (("transcribe", "nowhere.wav"), "no file nowhere.wav"),
@@ -71,7 +72,7 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
 )
 def test_what_is_wrong_is_said_with_the_remedy(arguments: tuple[str, ...], remedy: str) -> None:
     done = speechlane(*arguments)
-    assert done.returncode in (1, 2)
+    assert done.exit_code in (1, 2)
     assert "error:" in done.stderr
     assert remedy in done.stderr
     assert "Traceback" not in done.stderr
@@ -80,18 +81,40 @@ def test_what_is_wrong_is_said_with_the_remedy(arguments: tuple[str, ...], remed
 def test_a_taken_port_is_named_with_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = speechlane("serve", "--port", str(port))
-        assert done.returncode == 1
-        assert f"port {port} is in use" in done.stderr
-        assert "--port" in done.stderr
+        with pytest.raises(CannotListen, match=f"port {port} is in use.*--port"):
+            bind("127.0.0.1", port)
         doctor = speechlane("doctor", "--port", str(port), "--json")
-    assert doctor.returncode == 1
+    assert doctor.exit_code == 1
     found = {row["what"]: row for row in map(json.loads, doctor.stdout.splitlines())}
     assert found["port"]["state"] == "failed"
     assert "in use" in found["port"]["remedy"]
     assert {row["state"] for name, row in found.items() if name in ("python", "packages", "weights", "ffmpeg")} == {
         "ok"
     }
+
+
+def test_doctor_knows_its_own_service(running_service: RunningService) -> None:
+    port = running_service.url.rsplit(":", 1)[1]
+    done = speechlane("doctor", "--port", port)
+    assert done.exit_code == 0, done.stdout
+    assert "a service is running there, ready" in done.stdout
+
+
+def test_a_model_that_is_not_here_is_said_in_a_line(launch_service: Callable[..., RunningService]) -> None:
+    service = launch_service("--models", "no-such-model-here", ready=False)
+    assert service.process.wait(60) == 1
+    assert "no model is called 'no-such-model-here'" in service.log()
+    assert "Traceback" not in service.log()
+
+
+def test_a_service_that_is_still_loading_stops_at_once(launch_service: Callable[..., RunningService]) -> None:
+    loading = launch_service(ready=False)
+    wait_until(lambda: status_of(f"{loading.url}/healthz") == 200, "alive", loading)
+    assert status_of(f"{loading.url}/readyz") == 503
+    begun = time.monotonic()
+    assert loading.stop() == 0
+    assert time.monotonic() - begun < 10
+    assert "Traceback" not in loading.log()
 
 
 def test_models_are_listed_with_source_and_licence() -> None:
@@ -106,15 +129,10 @@ def test_listen_in_a_pipe_prints_partials_while_speaking_and_the_final(
     service: str, data: Path, references: dict[str, str]
 ) -> None:
     begun = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", "listen", str(data / "austen-0870.wav"), "--url", service],
-        stdout=subprocess.PIPE,
-        env=clean_environment(),
-        text=True,
-    )
-    assert process.stdout is not None
-    lines = [(time.monotonic() - begun, line.split(maxsplit=1)) for line in process.stdout]
-    assert process.wait(60) == 0
+    listening = process("listen", data / "austen-0870.wav", "--url", service, stdout=subprocess.PIPE)
+    assert listening.stdout is not None
+    lines = [(time.monotonic() - begun, line.split(maxsplit=1)) for line in listening.stdout]
+    assert listening.wait(60) == 0
     partials = [at for at, (kind, _) in lines if kind == "partial"]
     finals = [rest.split(maxsplit=2) for _, (kind, rest) in lines if kind == "final"]
     assert partials
@@ -125,11 +143,18 @@ def test_listen_in_a_pipe_prints_partials_while_speaking_and_the_final(
 
 
 def test_listen_takes_raw_audio_from_a_pipe_and_gives_json_with_words(
-    service: str, data: Path, references: dict[str, str]
+    service: str, data: Path, tmp_path: Path, references: dict[str, str]
 ) -> None:
-    raw = (data / "austen-0880.wav").read_bytes()[44:]
-    done = speechlane("listen", "-", "--rate", "16000", "--json", "--url", f"{service}/v1", stdin=raw)
-    rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    raw = tmp_path / "raw"
+    raw.write_bytes((data / "austen-0880.wav").read_bytes()[44:])
+    with raw.open("rb") as source:
+        reading = process(
+            *("listen", "-", "--rate", "16000", "--json", "--url", f"{service}/v1"),
+            stdin=source,
+            stdout=subprocess.PIPE,
+        )
+    out, _ = reading.communicate(timeout=60)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
     final = next(row for row in rows if row["type"] == "final")
     assert "".join(word["word"].strip() for word in final["words"]) == final["text"].replace(" ", "")
     assert jiwer.wer(normalise(references["austen-0880.wav"]), normalise(final["text"])) < 0.4
@@ -137,12 +162,7 @@ def test_listen_takes_raw_audio_from_a_pipe_and_gives_json_with_words(
 
 def test_listen_in_a_terminal_draws_and_can_be_interrupted(service: str, data: Path) -> None:
     terminal, end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", "listen", str(data / "austen-0870.wav"), "--url", service, "--words"],
-        stdout=end,
-        stderr=end,
-        env=clean_environment(TERM="xterm-256color"),
-    )
+    listening = process("listen", data / "austen-0870.wav", "--url", service, "--words", stdout=end, stderr=end)
     os.close(end)
     seen, begun, interrupted = "", time.monotonic(), False
     while time.monotonic() - begun < 60:
@@ -154,10 +174,10 @@ def test_listen_in_a_terminal_draws_and_can_be_interrupted(service: str, data: P
             break
         seen += piece.decode("utf-8", "replace")
         if not interrupted and "dash" in seen.lower():
-            process.send_signal(signal.SIGINT)
+            listening.send_signal(signal.SIGINT)
             interrupted = True
     os.close(terminal)
-    assert process.wait(30) == 0
+    assert listening.wait(30) == 0
     assert interrupted
     assert time.monotonic() - begun < 60
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
@@ -170,7 +190,7 @@ def test_transcribe_writes_the_format_of_the_files_ending(
     data: Path, tmp_path: Path, references: dict[str, str]
 ) -> None:
     done = speechlane("transcribe", data / "jfk.flac", "--out", tmp_path / "jfk.srt")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     body = (tmp_path / "jfk.srt").read_text("utf-8")
     assert body.startswith("1\n00:00:0")

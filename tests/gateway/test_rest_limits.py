@@ -17,7 +17,9 @@ import pytest
 import soundfile
 from aiohttp import ClientSession, FormData
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from tests.conftest import RunningService, clean_environment
 
 KEY = "office-key-0123456789abcdef"
@@ -161,18 +163,15 @@ async def test_readyz_tells_its_load_to_those_with_the_key(narrow: RunningServic
     assert set(body["devices"][0]["queue"]) == {"final", "partial", "interactive", "bulk"}
 
 
-async def test_it_goes_down_without_losing_the_sentence_that_is_being_said(narrow: RunningService, data: Path) -> None:
+def test_it_goes_down_without_losing_the_sentence_that_is_being_said(narrow: RunningService, data: Path) -> None:
     """Last in this file, because it ends the service."""
-    listen = ("listen", str(data / "austen-0870.wav"), "--url", narrow.url)
-    command = [sys.executable, "-m", "gateway.cli"]
+    listen = ["listen", str(data / "austen-0870.wav"), "--url", narrow.url]
     for given, hint in (("", "SPEECHLANE_API_KEY"), ("wrong-key-0123456789", "wrong")):
-        refused = subprocess.run(
-            [*command, *listen], env=clean_environment(SPEECHLANE_API_KEY=given), capture_output=True, text=True
-        )
-        assert refused.returncode == 1
+        refused = CliRunner().invoke(app, listen, env={"SPEECHLANE_API_KEY": given})
+        assert refused.exit_code == 1
         assert hint in refused.stderr
     speaking = subprocess.Popen(
-        [*command, *listen, "--json"],
+        [sys.executable, "-m", "gateway.cli", *listen, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=clean_environment(SPEECHLANE_API_KEY=KEY),
@@ -180,16 +179,16 @@ async def test_it_goes_down_without_losing_the_sentence_that_is_being_said(narro
     )
     assert speaking.stdout is not None
     assert json.loads(speaking.stdout.readline())["type"] == "partial"
-    second = subprocess.run(
-        [*command, *listen], env=clean_environment(SPEECHLANE_API_KEY=KEY), capture_output=True, text=True
-    )
+    second = CliRunner().invoke(app, listen, env={"SPEECHLANE_API_KEY": KEY})
     assert "sessions are all open" in second.stderr  # one for each key
-    assert await metric(narrow, "speechlane_sessions") == 1
+    assert asyncio.run(metric(narrow, "speechlane_sessions")) == 1
     assert narrow.stop() == 0
     out, err = speaking.communicate(timeout=30)
     assert [json.loads(line)["type"] for line in out.splitlines()][-1] == "final"
     assert "1012" in err
     log = narrow.log()
+    assert "session 1 of key-1 begins" in log
+    assert "session 1 of key-1 ends" in log
     assert "Stopped." in log
     for secret in (KEY, "wrong-key", "Dashwood"):
         assert secret not in log
