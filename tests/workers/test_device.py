@@ -89,6 +89,27 @@ async def test_one_call_into_the_event_loop_for_a_step(
     assert len(calls) <= len(model.batches) - 1 == 2
 
 
+async def test_an_event_loop_that_is_busy_is_called_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, calls = asyncio.get_running_loop(), []
+    call = loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: (calls.append(1), call(*args))[1])
+    handle = pool.submit(Job("s", costs=(1.0,) * 50), lane=Lane.FINAL, deadline=0)
+    until(lambda: handle.task.ended)
+    until(lambda: calls)
+    assert len([output async for output in handle]) == 50
+    assert len(calls) == 1
+
+
+def test_results_of_a_run_that_no_longer_counts_are_dropped() -> None:
+    diary = Diary()
+    task = Task(Job("a"), lane=Lane.FINAL, deadline=0, sink=diary)
+    old, new = object(), object()
+    task.run = new
+    assert not task.deliver(Done("late"), old) and not task.ended
+    task.deliver(Done("right"), new)
+    assert diary.outputs_of(task) == ["right"]
+
+
 async def test_iteration_hands_out_everything_in_order(pool: Pool) -> None:
     handle = pool.submit(Job("s", costs=(1.0,) * 20), lane=Lane.INTERACTIVE, deadline=0)
     assert [output async for output in handle] == [f"s.{step}" for step in range(20)]

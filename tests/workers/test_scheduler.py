@@ -269,3 +269,16 @@ def test_only_a_hard_deadline_expires_and_only_before_the_first_step() -> None:
         assert isinstance(diary.end_of(task), Done)
     with pytest.raises(ValueError, match="final never expires"):
         pool.submit_task(Job("no"), lane=Lane.FINAL, deadline=1.0, hard=True, sink=diary)
+
+
+def test_a_task_cancelled_while_its_step_is_handed_out_takes_no_other_step() -> None:
+    model, diary = Timed(a=0.01), Diary()
+    _, device, (pool,) = virtual(model)
+    teach(device, model)
+    first = pool.submit_task(Job("a", costs=(1, 1, 1)), lane=Lane.FINAL, deadline=1.0, sink=diary)
+    pool.submit_task(Job("b", costs=(1, 1)), lane=Lane.FINAL, deadline=2.0, sink=lambda *_: first.cancel())
+    while device.loop.turn():
+        pass
+    assert model.batches == [["a", "b"], ["b"]]
+    assert diary.outputs_of(first) == ["a.0"]
+    assert [state.freed for state in model.states] == [1, 1]

@@ -76,6 +76,8 @@ class Life:
         if isinstance(result, More) and self.dice.random() < 0.1:  # a listener that has heard enough
             task.cancel()
             self.said_at_cancel[task] = len(self.diary.of(task))
+        elif self.dice.random() < 0.1:
+            self.cancel()
 
     def turn(self) -> None:
         self.turn_device(self.dice.randrange(2))
