@@ -2,6 +2,8 @@
 
 Prints one line for tasks with a sink (submitted from a plain thread) and one for asyncio handles (submitted and awaited
 on an event loop). Each figure includes submitting, choosing, batching, stepping and delivering.
+
+    python -m load.step_overhead
 """
 
 from __future__ import annotations
