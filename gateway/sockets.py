@@ -20,6 +20,8 @@ from gateway.outbox import Control, Message, Outbox
 
 MIB = 1024 * 1024
 SEND_BUFFER = 256 * 1024
+TURN = 32
+"""Frames after which the other connections get their turn: reading does not wait while a flood of them is buffered."""
 REASON_BYTES = 123
 """What fits into a close frame beside its code (RFC 6455, 5.5)."""
 
@@ -94,7 +96,7 @@ class Connection:
 
     def ended(self) -> bool:
         """Whether something has made the connection end; who works long for it should look in between."""
-        return self.ending is not None or (self._transport is not None and self._transport.is_closing())
+        return self._stopped() or (self._transport is not None and self._transport.is_closing())
 
     def open(self, draining: asyncio.Event) -> None:
         """Begin to send, and to count the session's time; when `draining` is set the connection ends with 1012."""
@@ -137,14 +139,14 @@ class Connection:
         against the peer that nothing was heard of it.
         """
         limits, now = self.limits, self._loop.time
-        heard, idle_until, unanswered = now(), now() + limits.idle_seconds, 0
-        while self.ending is None:
+        heard, idle_until, unanswered, frames = now(), now() + limits.idle_seconds, 0, 0
+        while not self._stopped():
             try:
                 async with asyncio.timeout_at(min(heard + limits.heartbeat_seconds, idle_until)) as wait:
                     self._receiving = wait
                     message: WSMessage = await self.ws.receive()
             except TimeoutError:
-                if self.ending is not None:
+                if self._stopped():
                     break
                 heard = now()
                 if heard >= idle_until:
@@ -163,6 +165,9 @@ class Connection:
             elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                 yield message
                 await self._outbox.room()
+                frames += 1
+                if not frames % TURN:
+                    await asyncio.sleep(0)
                 heard = now()
                 idle_until = heard + limits.idle_seconds
             elif message.type is not WSMsgType.PONG:
@@ -188,6 +193,9 @@ class Connection:
                 ending.code in (Close.LOST, Close.SLOW_READER) or self._transport.get_write_buffer_size()
             ):
                 self._transport.abort()
+
+    def _stopped(self) -> bool:
+        return self.ending is not None
 
     def _check(self, fits: bool) -> None:
         if not fits:

@@ -46,7 +46,7 @@ async def realtime_handler(request: web.Request) -> web.StreamResponse:
 
 async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
     engine = service.engine
-    name = request.query.get("model")
+    name = request.query.get("model") or None
     default: str = engine.resolve(None)
     session = initial(name or default, _included(request.query))
     try:

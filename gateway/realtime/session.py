@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from aiohttp import WSMessage, WSMsgType
 
 from gateway.realtime.adapter import Adapter
@@ -52,6 +53,9 @@ INLINE_BYTES = 48 * 1024
 
 PIECE = 5 * SAMPLE_RATE
 """Samples handed to the stream at once."""
+
+
+NOTHING: Samples = np.zeros(0, np.float32)
 
 
 class RealtimeSession:
@@ -177,15 +181,13 @@ class RealtimeSession:
         """All of the change or, with an error, nothing of it."""
         session = merged(self._session, patch, self._default_model)
         config = self._stream_config(session)
-        format_changes = session.audio.input.format != self._session.audio.input.format
-        if format_changes:
-            decoder = AudioDecoder(audio_format(session))
-            await self._hear(self._decoder.flush())
-            self._decoder = decoder
         if config.model != self._config.model:
             await self._change_stream(config)
         elif config != self._config:
             await self._transcriber.reconfigure(config)
+        if session.audio.input.format != self._session.audio.input.format:
+            await self._hear(self._decoder.flush())
+            self._decoder = AudioDecoder(audio_format(session))
         self._session, self._config, self._adapter.shape = session, config, shape
         self._tell("updated")
 
@@ -195,29 +197,32 @@ class RealtimeSession:
 
     async def _change_stream(self, config: StreamConfig) -> None:
         """Another model is another stream: what was said so far is finalised first, and the clock goes on."""
-        await self._end_stream()
+        await self._end_stream(NOTHING)
         self._position += self._transcriber.position
         await self._transcriber.close()
         self._transcriber = self._engine.open_stream(config)
         self._adapter.restart(self._position)
         self._listen()
 
-    async def _end_stream(self) -> None:
+    async def _end_stream(self, tail: Samples) -> None:
+        """Hear `tail`, then wait for the last final; what has none after the time for it fails."""
         self._ending_stream = True
-        await self._transcriber.finish()
-        if self._pump is not None:
-            await self._pump
+        try:
+            async with asyncio.timeout(self._connection.limits.finish_seconds):
+                await self._hear(tail)
+                await self._transcriber.finish()
+                if self._pump is not None:
+                    await self._pump
+        except TimeoutError:
+            log.warning("session %s: the last final did not come in time", self.id)
+        self._adapter.fail_open(BackendFailed("The stream ended before this was transcribed."))
 
     async def _finalise(self) -> None:
         try:
-            async with asyncio.timeout(self._connection.limits.finish_seconds):
-                await self._hear(self._decoder.flush())
-                await self._end_stream()
-        except TimeoutError:
-            log.warning("session %s: the last final did not come in time", self.id)
+            await self._end_stream(self._decoder.flush())
         except ServingError as error:
             log.warning("session %s: %s: %s", self.id, error.code, error.message)
-        self._adapter.fail_open(BackendFailed("The session ended before this was transcribed."))
+            self._adapter.fail_open(error)
 
     def _listen(self) -> None:
         self._ending_stream = False
