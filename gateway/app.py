@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway import health, pages
-from gateway.http_errors import errors_middleware
+from gateway.http_errors import errors_middleware, hide_requests_in_logs
 from gateway.realtime import realtime_handler
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
@@ -47,6 +47,7 @@ async def start_engine(settings: Settings) -> Engine:
 
 def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Application:
     """The whole service. The engine is started by `start` in the background as soon as the application runs."""
+    hide_requests_in_logs()
     service = Service(settings)
     app = web.Application(
         middlewares=[_count_requests, pages.security_headers, errors_middleware, service.guard.middleware]

@@ -6,6 +6,7 @@ import logging
 import math
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from workers.errors import BackendDead, Draining, InputInvalid, Overloaded, ServingError
@@ -78,6 +79,19 @@ async def errors_middleware(request: web.Request, handler: Handler) -> web.Strea
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         return error_response(ServingError("The service failed on this request; its log says why."))
+
+
+def hide_requests_in_logs() -> None:
+    """Keep aiohttp from logging the bytes of requests that it cannot parse: a client's key may be among them."""
+    logging.getLogger("aiohttp.server").addFilter(_without_request)
+
+
+def _without_request(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args = "a request could not be parsed: %s", (type(error).__name__,)
+        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
+    return True
 
 
 def _plain_http_error(request: web.Request, error: web.HTTPException) -> web.Response:

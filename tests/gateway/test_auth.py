@@ -148,6 +148,28 @@ async def test_a_key_opens(guarded: TestClient[web.Request, web.Application], ca
     assert "wrong-key-abcdef" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {FIRST}\0\r\n\r\n",
+        f"GET /v1/models?key={FIRST}\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+        f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {FIRST * 1000}\r\n\r\n",
+        f"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        f"Sec-WebSocket-Protocol: x, openai-insecure-api-key.{FIRST}\r\n\r\n",
+    ],
+)
+async def test_a_malformed_request_leaves_no_key_in_the_log(
+    guarded: TestClient[web.Request, web.Application], caplog: pytest.LogCaptureFixture, request_: str
+) -> None:
+    caplog.set_level("DEBUG")
+    reader, writer = await asyncio.open_connection("127.0.0.1", guarded.port)
+    writer.write(request_.encode())
+    assert (await reader.read(64)).split()[1] in (b"400", b"503")
+    writer.close()
+    assert FIRST not in caplog.text
+
+
 async def test_readyz_tells_its_load_only_to_those_with_a_key(
     guarded: TestClient[web.Request, web.Application],
 ) -> None:
