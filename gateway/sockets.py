@@ -170,8 +170,10 @@ class Connection:
                     await asyncio.sleep(0)
                 heard = now()
                 idle_until = heard + limits.idle_seconds
+            elif message.type is WSMsgType.CLOSE:
+                self.stop(Close.LOST, "the client has closed it")
             elif message.type is not WSMsgType.PONG:
-                self.stop(Close.LOST, "the peer has gone")
+                self.stop(Close.LOST, "the connection broke")
 
     async def close(self) -> None:
         """Send what is queued, close with the code of `ending`, and free the socket within a bounded time."""
@@ -212,7 +214,7 @@ class Connection:
             self.stop(Close.SLOW_READER, "the client does not read what it is sent")
         except (ConnectionError, RuntimeError) as error:  # aiohttp's answers to a transport that has closed
             log.debug("send failed: %s", error)
-            self.stop(Close.LOST, "the peer has gone")
+            self.stop(Close.LOST, "the connection broke")
         finally:
             self._outbox.release()
 

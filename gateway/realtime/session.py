@@ -95,7 +95,7 @@ class RealtimeSession:
             await self._take(frame)
         ending = self._connection.ending
         if ending is not None:
-            log.info("session %s ends with %d: %s", self.id, ending.code, ending.reason)
+            log.info("session %s ends, %s: %s", self.id, ending.code.name.lower(), ending.reason)
             if ending.finalise:
                 await self._finalise()
 
