@@ -19,7 +19,7 @@ from speech.outlet import Outlet
 from speech.segmenter import PartialDue, Piece
 from workers.capacity import Lease
 from workers.clock import Clock
-from workers.errors import BackendFailed, Cancelled, ServingError
+from workers.errors import BackendFailed, Cancelled, Overloaded, ServingError
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -49,13 +49,21 @@ class Line:
     said: set[int] = field(default_factory=set)
     """Utterances with stable text, whose next needs no stripping."""
 
-    async def ask(self, request: Any, **how: Any) -> Any:
-        """Submit and wait; whoever cancels the waiting cancels the task. Raises ServingError."""
-        handle = self.asr.submit(request, lease=self.lease, **how)
-        try:
-            return await handle.result()
-        finally:
-            handle.cancel()
+    async def ask(self, request: PartialRequest | FinalRequest, **how: Any) -> Any:
+        """Submit and wait; cancelling the wait cancels the task. Raises ServingError."""
+        return await self.asr.submit(request, lease=self.lease, **how).result()
+
+    async def decode(self, request: FinalRequest) -> Transcript:
+        """A final is never refused for a full queue: it waits at the door."""
+        while True:
+            try:
+                deadline = self.clock() + FINAL_DEADLINE
+                answer: Transcript = await self.ask(request, lane=Lane.FINAL, deadline=deadline)
+            except Overloaded as full:
+                log.warning("a final waits for room: %s", full.message)
+                await asyncio.sleep(min(full.retry_after, 1.0))
+            else:
+                return answer
 
 
 class Decoding:
@@ -130,14 +138,9 @@ class Decoding:
             self._line.outlet.end(self._turn)
 
     async def _final(self, piece: Piece, samples: Samples) -> Spoken | ServingError:
-        async def decode(request: FinalRequest) -> Transcript:
-            deadline = self._line.clock() + FINAL_DEADLINE
-            answer: Transcript = await self._line.ask(request, lane=Lane.FINAL, deadline=deadline)
-            return answer
-
         try:
             lock = self._line.lock if piece.config.options.language is None else None
-            return await final(piece, samples, decode, lock, self._agreement.tokens + self._agreement.tail)
+            return await final(piece, samples, self._line.decode, lock, self._agreement.tokens + self._agreement.tail)
         except ServingError as error:
             return error
         except Exception as error:

@@ -37,10 +37,10 @@ from speech.finals import Spoken
 from speech.language import LanguageLock
 from speech.outlet import Outlet
 from speech.segmenter import Closed, Idle, PartialDue, Piece, Sealed, Segmenter, Signal, Started, Stopped, checked
-from speech.vad import WINDOW, Gain, VadRequest, VadState
+from speech.vad import WINDOW, WINDOW_SECONDS, Gain, VadRequest, VadResult, VadState
 from workers.capacity import Lease
 from workers.clock import Clock, monotonic
-from workers.errors import BackendFailed, InputInvalid, ServingError
+from workers.errors import BackendFailed, InputInvalid, Overloaded, ServingError
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -301,15 +301,7 @@ class Transcriber:
         whole = len(audio) // WINDOW * WINDOW
         if whole:
             windows = audio[:whole].reshape(-1, WINDOW)
-            handle = self._vad.submit(
-                VadRequest(self._state, self._gain.apply(windows)),
-                lane=Lane.FINAL,
-                deadline=self._clock() + _VAD_DEADLINE + whole / SAMPLE_RATE / 50,
-            )
-            try:
-                result = await handle.result()
-            finally:
-                handle.cancel()
+            result = await self._voice(VadRequest(self._state, self._gain.apply(windows)))
             self._state = result.state
         self._tail = audio[whole:].copy()
         self._backlog -= length
@@ -319,6 +311,18 @@ class Transcriber:
         heard = self._received - self._backlog
         while len(self._arrivals) > 1 and self._arrivals[0][0] < heard:
             self._arrivals.popleft()
+
+    async def _voice(self, request: VadRequest) -> VadResult:
+        seconds = len(request.windows) * WINDOW_SECONDS
+        while True:
+            try:
+                deadline = self._clock() + _VAD_DEADLINE + seconds / 50
+                answer: VadResult = await self._vad.submit(request, lane=Lane.FINAL, deadline=deadline).result()
+            except Overloaded as full:
+                log.warning("voice activity waits for room: %s", full.message)
+                await asyncio.sleep(min(full.retry_after, 1.0))
+            else:
+                return answer
 
     async def _finals_catch_up(self) -> None:
         while sum(decoding.seconds for decoding in self._unfinished) > _UNFINISHED:
@@ -421,7 +425,7 @@ class Transcriber:
         for decoding in self._unfinished:
             await decoding.cancel()
         self._unfinished.clear()
-        for order in set(self._orders):
+        for order in [order for order in self._orders if not order.done()]:
             order.set_exception(error or InputInvalid("the stream has ended; open another one"))
             order.exception()
         self._open, self._newest = [], None

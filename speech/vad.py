@@ -67,11 +67,11 @@ class Gain:
     """A slow, bounded gain before the model, so that a quiet line (a telephone at -20 dB) is heard like a near one.
 
     Only voice activity hears it. It follows the loudest recent window, falls at once and rises with a half-life of
-    two seconds of audio, by at most a factor of 8; it counts windows, never wall time, so it knows no framing.
+    two seconds of audio, by at most a factor of 10; it counts windows, never wall time, so it knows no framing.
     """
 
-    _LOUD = 0.05
-    _MOST = 8.0
+    _LOUD = 0.1
+    _MOST = 10.0
     _FALL = 0.5 ** (WINDOW_SECONDS / 2.0)
 
     def __init__(self) -> None:
