@@ -28,7 +28,10 @@ class ListenError(Exception):
 
 @dataclass
 class Utterance:
-    """What is known of one utterance. Times in seconds since the first sample; words are the wire's objects."""
+    """What is known of one utterance. Times in seconds since the first sample; words are the wire's objects.
+
+    `unstable` continues `stable` as it is, spaces included; both together are the text so far.
+    """
 
     item: str
     start: float = 0.0
@@ -182,8 +185,8 @@ class _Heard:
             return
         if kind == f"{TRANSCRIPTION}delta":
             utterance.stable += event["delta"]
-            utterance.unstable = ""
-        elif kind == "x.transcription.unstable":
+            return  # the tail that belongs to it follows at once
+        if kind == "x.transcription.unstable":
             utterance.unstable = event["text"]
         elif kind == f"{TRANSCRIPTION}completed":
             utterance.text = event["transcript"].strip()

@@ -122,7 +122,7 @@ class _Lines:
         if utterance.problem is not None:
             typer.echo(f"failed {utterance.start:.2f} {utterance.problem}")
         elif utterance.text is None:
-            typer.echo(f"partial {_joined(utterance)}")
+            typer.echo(f"partial {(utterance.stable + utterance.unstable).strip()}")
         elif utterance.text:
             typer.echo(f"final {utterance.start:.2f} {utterance.end:.2f} {utterance.text}")
             for word in utterance.words if self._words else ():
@@ -146,24 +146,20 @@ class _Screen(AbstractContextManager[Display]):
         self._live.stop()
 
     def _show(self, utterance: Utterance) -> None:
+        if utterance.problem is None and utterance.text is None:
+            line = Text.assemble(_times(utterance), utterance.stable.lstrip(), (utterance.unstable, "dim"))
+            self._live.update(line, refresh=True)
+            return
+        self._live.update(Text(""), refresh=True)
         if utterance.problem is not None:
             out.print(Text.assemble(_times(utterance), (utterance.problem, "red")))
-        elif utterance.text is None:
-            tail = f" {utterance.unstable.strip()}" if utterance.unstable.strip() else ""
-            self._live.update(Text.assemble(_times(utterance), utterance.stable.strip(), (tail, "dim")), refresh=True)
-            return
         elif utterance.text:
             out.print(Text.assemble(_times(utterance), utterance.text))
             for word in utterance.words if self._words else ():
-                line = f"    {word['start']:7.2f} {word['end']:7.2f}  {word['confidence']:4.0%}  {word['word'].strip()}"
-                out.print(Text(line, style="dim"))
-        self._live.update(Text(""), refresh=True)
+                row = f"    {word['start']:7.2f} {word['end']:7.2f}  {word['confidence']:4.0%}  {word['word'].strip()}"
+                out.print(Text(row, style="dim"))
 
 
 def _times(utterance: Utterance) -> tuple[str, str]:
     end = f"{utterance.end:6.2f}" if utterance.end else "      "
     return f"{utterance.start:6.2f} {end}  ", "cyan"
-
-
-def _joined(utterance: Utterance) -> str:
-    return " ".join(part for part in (utterance.stable.strip(), utterance.unstable.strip()) if part)
