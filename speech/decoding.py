@@ -46,19 +46,25 @@ class Line:
     lock: LanguageLock | None
     """None when the language is given or the model knows only one: then pieces need not wait for each other."""
     lagging: bool = False
+    hearing: float = 0.0
+    """Seconds that voice activity's device was stepping for the newest audio."""
     said: set[int] = field(default_factory=set)
     """Utterances with stable text, whose next needs no stripping."""
 
-    async def ask(self, request: PartialRequest | FinalRequest, **how: Any) -> Any:
-        """Submit and wait; cancelling the wait cancels the task. Raises ServingError."""
-        return await self.asr.submit(request, lease=self.lease, **how).result()
+    async def ask(self, request: PartialRequest | FinalRequest, **how: Any) -> tuple[Any, float]:
+        """(answer, seconds that the device was stepping meanwhile). Cancelling the wait cancels the task.
 
-    async def decode(self, request: FinalRequest) -> Transcript:
+        Raises ServingError.
+        """
+        handle = self.asr.submit(request, lease=self.lease, **how)
+        return await handle.result(), handle.timing.device_seconds
+
+    async def decode(self, request: FinalRequest) -> tuple[Transcript, float]:
         """A final is never refused for a full queue: it waits at the door."""
         while True:
             try:
                 deadline = self.clock() + FINAL_DEADLINE
-                answer: Transcript = await self.ask(request, lane=Lane.FINAL, deadline=deadline)
+                answer: tuple[Transcript, float] = await self.ask(request, lane=Lane.FINAL, deadline=deadline)
             except Overloaded as full:
                 log.warning("a final waits for room: %s", full.message)
                 await asyncio.sleep(min(full.retry_after, 1.0))
@@ -75,11 +81,13 @@ class Decoding:
         self.utterance = piece.utterance
         self.seconds = 0.0
         """Of sealed audio that waits for its final."""
+        self.model_seconds = 0.0
+        """Step time of the devices between the end of the audio and its final."""
         self.spoken: asyncio.Future[Spoken] = asyncio.get_running_loop().create_future()
         self._line = line
         self._turn = line.outlet.reserve()
         self._agreement = LocalAgreement()
-        self._due: deque[tuple[PartialDue, float]] = deque()
+        self._due: deque[tuple[PartialDue, float, float]] = deque()
         self._pending: float | None = None
         self._samples: Samples | None = None
         self._sealed_at = 0.0
@@ -94,13 +102,14 @@ class Decoding:
 
     def due(self, due: PartialDue, arrived: float) -> None:
         """A partial is due over audio that arrived at `arrived` (the stream's wall clock)."""
-        self._due.append((due, arrived))
+        self._due.append((due, arrived, self._line.hearing))
         self._changed.set()
 
     def seal(self, samples: Samples, arrived: float, *, goes_on: bool) -> None:
         """The audio is complete. `goes_on`: the utterance has more pieces, so the rest of this text becomes stable."""
         self._samples, self._sealed_at, self._goes_on = samples, arrived, goes_on
         self.seconds = len(samples) / SAMPLE_RATE
+        self.model_seconds = self._line.hearing
         self._changed.set()
         self._sealed.set()
 
@@ -138,9 +147,14 @@ class Decoding:
             self._line.outlet.end(self._turn)
 
     async def _final(self, piece: Piece, samples: Samples) -> Spoken | ServingError:
+        async def decode(request: FinalRequest) -> Transcript:
+            transcript, seconds = await self._line.decode(request)
+            self.model_seconds += seconds
+            return transcript
+
         try:
             lock = self._line.lock if piece.config.options.language is None else None
-            return await final(piece, samples, self._line.decode, lock, self._agreement.tokens + self._agreement.tail)
+            return await final(piece, samples, decode, lock, self._agreement.tokens + self._agreement.tail)
         except ServingError as error:
             return error
         except Exception as error:
@@ -153,7 +167,7 @@ class Decoding:
 
     async def _partials(self, piece: Piece) -> None:
         while await self._next():
-            due, arrived = self._due.popleft()
+            due, arrived, hearing = self._due.popleft()
             line, options = self._line, self._options(piece, due)
             if options is None:
                 continue
@@ -161,7 +175,7 @@ class Decoding:
                 continue
             self._pending = arrived
             try:
-                hypothesis: Hypothesis = await line.ask(
+                answer: tuple[Hypothesis, float] = await line.ask(
                     PartialRequest(piece.audio, due.end, self._agreement.tokens, options),
                     lane=Lane.PARTIAL,
                     deadline=line.clock() + piece.config.partial_interval,
@@ -175,8 +189,9 @@ class Decoding:
                 continue
             finally:
                 self._pending = None
+            hypothesis, seconds = answer
             stable, unstable = self._agreement.update(hypothesis, due.end / SAMPLE_RATE, settled=due.settled)
-            self._put(piece, stable, unstable, due.end, line.clock() - arrived, due.at)
+            self._put(piece, stable, unstable, due.end, line.clock() - arrived, due.at, hearing + seconds)
 
     async def _next(self) -> bool:
         """Wait for the next due partial; False when there is none and the audio is complete."""
@@ -220,7 +235,16 @@ class Decoding:
                 patience = None
             await asyncio.wait({partials}, timeout=patience)
 
-    def _put(self, piece: Piece, stable: str, unstable: str, end: int, lag: float, at: int | None = None) -> None:
+    def _put(
+        self,
+        piece: Piece,
+        stable: str,
+        unstable: str,
+        end: int,
+        lag: float,
+        at: int | None = None,
+        model_seconds: float = 0.0,
+    ) -> None:
         said = self._line.said
         if self.utterance not in said:
             stable = stable.lstrip()
@@ -229,4 +253,6 @@ class Decoding:
             said.add(self.utterance)
         if stable or unstable:
             heard = (piece.position(end) if at is None else at) / SAMPLE_RATE
-            self._line.outlet.put(Partial(self.utterance, stable, unstable, heard, max(lag, 0.0)), self._turn)
+            lag = max(lag, 0.0)
+            partial = Partial(self.utterance, stable, unstable, heard, lag, model_seconds=model_seconds)
+            self._line.outlet.put(partial, self._turn)

@@ -58,7 +58,8 @@ class Partial:
     """Words so far. `stable` is the *new* stable text to append (never retracted); `unstable` the whole tail, which may change.
 
     Concatenating every `stable` of an utterance gives its stable text. `audio_end` is the time up to which audio was
-    heard for this partial; `lag` is the seconds between the arrival of that audio and this event.
+    heard for this partial; `lag` is the seconds between the arrival of that audio and this event, `model_seconds` those
+    of them in which the models' devices were stepping.
     """
 
     utterance: int
@@ -67,6 +68,7 @@ class Partial:
     audio_end: float
     lag: float = 0.0
     words: tuple[Word, ...] = ()
+    model_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Final:
     speech_seconds: float
     lag: float = 0.0
     tokens: tuple[Token, ...] = field(default=())
+    model_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

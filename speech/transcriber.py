@@ -317,11 +317,13 @@ class Transcriber:
         while True:
             try:
                 deadline = self._clock() + _VAD_DEADLINE + seconds / 50
-                answer: VadResult = await self._vad.submit(request, lane=Lane.FINAL, deadline=deadline).result()
+                handle = self._vad.submit(request, lane=Lane.FINAL, deadline=deadline)
+                answer: VadResult = await handle.result()
             except Overloaded as full:
                 log.warning("voice activity waits for room: %s", full.message)
                 await asyncio.sleep(min(full.retry_after, 1.0))
             else:
+                self._line.hearing = handle.timing.device_seconds
                 return answer
 
     async def _finals_catch_up(self) -> None:
@@ -384,11 +386,12 @@ class Transcriber:
             assert isinstance(error, ServingError)
             event = Failed(closed.utterance, error)
         else:
-            event = self._joined(closed, [decoding.spoken.result() for decoding in decodings], arrived)
+            spent = decodings[-1].model_seconds if decodings else 0.0
+            event = self._joined(closed, [decoding.spoken.result() for decoding in decodings], arrived, spent)
         self._outlet.put(event, turn)
         self._outlet.end(turn)
 
-    def _joined(self, closed: Committed, parts: list[Spoken], arrived: float) -> Final:
+    def _joined(self, closed: Committed, parts: list[Spoken], arrived: float, model_seconds: float) -> Final:
         said = [part for part in parts if part.text]
         weights = [max(part.speech, 0.1) for part in said]
         kept = self._line.lock.current if self._line.lock else None
@@ -404,6 +407,7 @@ class Transcriber:
             speech_seconds=sum(part.speech for part in parts),
             lag=max(self._clock() - arrived, 0.0),
             tokens=tuple(token for part in said for token in part.tokens),
+            model_seconds=model_seconds,
         )
 
     async def _forget(self) -> None:

@@ -60,6 +60,7 @@ class StepLoop:
     def take(self, task: Task, now: float) -> Task | None:
         """Queue a task; the one it replaces, already out of the queue, is to be told."""
         self.open += 1
+        task.timing.before = self.ledger.seconds + (now - self.began if self.batch else 0.0)
         self.ledger.task_bytes += task.home.backend.limits.task_bytes
         replaced = self.scheduler.add(task, now)
         if replaced is not None:
@@ -202,6 +203,7 @@ class StepLoop:
                 timing.started_at = timing.started_at or began
                 timing.steps += 1
                 timing.step_seconds += seconds
+                timing.device_seconds = max(0.0, self.ledger.seconds - timing.before)
                 if outcome is None:
                     demand = task.demand
                 elif task.deliver(outcome, batch):

@@ -124,7 +124,7 @@ class Adapter:
     def _partial(self, event: Partial) -> None:
         item = self._item(event.utterance)
         fields: dict[str, Any] = {"item_id": item.id, "content_index": 0}
-        lag = {"lag": round(event.lag, 3)} if self._included("x.lag") else {}
+        lag = self._lag(event) if self._included("x.lag") else {}
         if event.stable:
             delta = self._event(f"{TRANSCRIPTION}.delta", {**fields, "delta": event.stable, **lag})
             self._out.send_text(("delta", item.id), delta, "delta")
@@ -148,7 +148,7 @@ class Adapter:
         if self._included("x.words"):
             extra["words"] = [self._word(word) for word in event.words]
         if self._included("x.lag"):
-            extra["lag"] = round(event.lag, 3)
+            extra |= self._lag(event)
         self._complete(item, event.text, extra)
         self._metrics.utterance("final" if event.text else "empty")
         self._metrics.final_latency(event.lag)
@@ -193,6 +193,11 @@ class Adapter:
             silent, self._silent = self._silent, []
             for item in silent:
                 self._complete(item, "", {})
+
+    @staticmethod
+    def _lag(event: Partial | Final) -> dict[str, float]:
+        """Seconds since the audio came, and those of them that went into models; the rest is the service's own."""
+        return {"lag": round(event.lag, 3), "model_seconds": round(event.model_seconds, 4)}
 
     def _word(self, word: Word) -> dict[str, Any]:
         return {
