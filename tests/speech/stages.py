@@ -146,4 +146,4 @@ def without_lag(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     decoded = [e for e in events if isinstance(e, Partial | Final | Failed)]
     others = [e for e in events if not isinstance(e, Partial | Final | Failed | Lagging | IdleTimeout)]
     others += [e for e in events if isinstance(e, IdleTimeout)]
-    return others, [e if isinstance(e, Failed) else replace(e, lag=0.0) for e in decoded]
+    return others, [e if isinstance(e, Failed) else replace(e, lag=0.0, model_seconds=0.0) for e in decoded]

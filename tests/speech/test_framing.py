@@ -57,7 +57,7 @@ def test_any_cut_gives_the_same_events(loudness: Stage, config: StreamConfig) ->
 
     cut = st.one_of(st.integers(1, 2000), st.integers(1, 10 * SAMPLE_RATE))
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(st.lists(cut, max_size=60))
     def same(cuts: list[int]) -> None:
         assert asyncio.run(listen(loudness, config, scene(), cuts)) == expected
@@ -77,7 +77,7 @@ def test_the_same_with_real_time_between_the_frames(loudness: Stage) -> None:
     clip = joined(recording("austen-0880.wav"), silence(0.6))
 
     async def trickle() -> tuple[list[Event], list[Event]]:
-        stream = loudness.stream(AUTOMATIC)
+        stream = loudness.stream(AUTOMATIC, max_lag=30.0)
         reader = asyncio.create_task(everything(stream))
         for i in range(0, len(clip), 320):
             await stream.append(clip[i : i + 320])
