@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from aiohttp import web
@@ -80,7 +80,7 @@ def transcribing(
     engine: Engine, samples: Samples, options: DecodeOptions, model: str
 ) -> AbstractAsyncContextManager[AsyncIterator[Segment]]:
     """The segments of a recording; what is still being decoded is cancelled when the context ends."""
-    return aclosing(cast("AsyncGenerator[Segment, None]", engine.transcribe(samples, options, model)))
+    return aclosing(engine.transcribe(samples, options, model))
 
 
 async def decode(file: BinaryIO, max_seconds: float) -> Samples:

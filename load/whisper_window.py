@@ -106,7 +106,7 @@ def clips(language: str, count: int) -> list[corpora.Clip]:
     known = {c.path.name for c in out}
     out += [c for c in corpora.prompts(language) if c.path.name not in known]
     step = max(1, len(out) // count)
-    return out[:: step][:count]
+    return out[::step][:count]
 
 
 def main() -> None:
@@ -147,8 +147,10 @@ def main() -> None:
             text, took = incremental(backend, samples, options)
             rows["incremental (all partials)"].texts.append(normal(text))
             rows["incremental (all partials)"].seconds += took
-    table = Table(title=f"{args.model}, {args.language}, {len(chosen)} recordings, {total:.0f} s; full window in "
-                  f"float32, the others {args.encoder}/{args.decoder}")
+    table = Table(
+        title=f"{args.model}, {args.language}, {len(chosen)} recordings, {total:.0f} s; full window in "
+        f"float32, the others {args.encoder}/{args.decoder}"
+    )
     for name in ("encoder", "word error rate", "same text", "CPU s per audio s"):
         table.add_column(name, justify="left" if name == "encoder" else "right")
     whole = rows["full window"]
@@ -177,7 +179,9 @@ def partial_costs(
         utterance = Utterance()
         for second in range(1, 25):
             utterance.append(speech[utterance.length : second * SAMPLE_RATE])
-            answer, encode, decode = run(backend, PartialRequest(utterance, second * SAMPLE_RATE, utterance.stable, options))
+            answer, encode, decode = run(
+                backend, PartialRequest(utterance, second * SAMPLE_RATE, utterance.stable, options)
+            )
             utterance.stable = (*utterance.stable, *answer.tokens[: max(0, len(answer.tokens) - 4)])
             if second in at:
                 at[second].append(encode)
@@ -196,10 +200,14 @@ def partial_costs(
 
     peer = np.median([cpu(other)[0] for _ in range(5)])
     second, twentieth = np.median(at[2]), np.median(at[20])
-    console.print(f"a partial's encoder at second 2: {1000 * second:.0f} ms, at second 20: {1000 * twentieth:.0f} ms "
-                  f"({twentieth / second:.2f}×)")
-    console.print(f"a whole partial: {1000 * np.median(whole):.0f} ms; full window + CTranslate2 generate: "
-                  f"{1000 * peer:.0f} ms; ratio {np.median(whole) / peer:.3f}")
+    console.print(
+        f"a partial's encoder at second 2: {1000 * second:.0f} ms, at second 20: {1000 * twentieth:.0f} ms "
+        f"({twentieth / second:.2f}×)"
+    )
+    console.print(
+        f"a whole partial: {1000 * np.median(whole):.0f} ms; full window + CTranslate2 generate: "
+        f"{1000 * peer:.0f} ms; ratio {np.median(whole) / peer:.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from speech.vad import SileroVad
 from speech.whisper import profile, weights
 from speech.whisper.backend import WhisperBackend
 from speech.whisper.reference import ReferenceBackend
-from workers.backend import Backend
 from workers.capacity import Capacity
 from workers.clock import monotonic
 from workers.device import Device
@@ -36,6 +35,8 @@ OPENAI_NAMES = (
     "whisper-1",
     "gpt-4o-transcribe",
     "gpt-4o-mini-transcribe",
+    "gpt-4o-mini-transcribe-2025-12-15",
+    "gpt-transcribe",
     "gpt-realtime-whisper",
     "gpt-live-transcribe",
 )
@@ -176,7 +177,7 @@ class Engine:
             lease.release()
             raise
 
-    def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncIterator[Segment]:
+    def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncGenerator[Segment, None]:
         """Segments of a whole recording (mono float32, 16 kHz), in order. Raises InputInvalid, Overloaded, Draining."""
         chosen = self._models[self.resolve(model)]
         return files.transcribe(
@@ -219,7 +220,7 @@ class Engine:
             await asyncio.to_thread(device.close)
         for device in self._devices:
             try:
-                device.latency.save(_latency_path(self._settings, device.name))
+                device.loop.latency.save(_latency_path(self._settings, device.name))
             except OSError as error:
                 log.warning("step times of %s could not be kept: %s", device.name, error)
 
@@ -244,7 +245,6 @@ def _load(
     """Give every device a replica of `model`; what clients are told of it, and what a stream of it takes."""
     found = resolve(model, allow_download=settings.download)
     aliases = OPENAI_NAMES if default else ()
-    backend: Backend
     if settings.asr_engine == "reference":
         for device in devices:
             reference = ReferenceBackend(found.name, found.directory, threads=settings.threads or 1)

@@ -55,7 +55,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Words so far. `stable` is the *new* stable text to append (never retracted); `unstable` the whole tail, which may change.
+    """Words so far. `stable` is the *new* stable text to append, never retracted; `unstable` the whole tail.
 
     Concatenating every `stable` of an utterance gives its stable text. `audio_end` is the time up to which audio was
     heard for this partial; `lag` is the seconds between the arrival of that audio and this event, `model_seconds` those

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 
 from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transcript
@@ -52,8 +52,8 @@ async def transcribe(
     vad: Pool,
     multilingual: bool,
     clock: Clock,
-) -> AsyncIterator[Segment]:
-    """Segments of `samples` (16 kHz) in order, with text. Raises ServingError; ending the iteration cancels the rest."""
+) -> AsyncGenerator[Segment, None]:
+    """Segments of `samples` (16 kHz) in order. Raises ServingError; ending the iteration cancels the rest."""
     lock = LanguageLock() if multilingual and options.language is None else None
     config = StreamConfig(model, replace(options, timestamps=True), vad=_VAD, partials=False)
     running: deque[asyncio.Task[list[Segment]]] = deque()
@@ -102,9 +102,7 @@ async def _pieces(
             yield signal.piece, signal.samples
 
 
-async def _piece(
-    piece: Piece, samples: Samples, asr: Pool, lock: LanguageLock | None, clock: Clock
-) -> list[Segment]:
+async def _piece(piece: Piece, samples: Samples, asr: Pool, lock: LanguageLock | None, clock: Clock) -> list[Segment]:
     answers: list[Transcript] = []
 
     async def decode(request: FinalRequest) -> Transcript:

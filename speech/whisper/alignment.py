@@ -23,7 +23,7 @@ _LONGEST_WORD = 1.0
 
 
 def token_frames(scores: Tensor, skip: int) -> NDArray[np.int64]:
-    """The frame where each row begins: scores (heads, rows, frames), of which `skip` rows only take part in the norm."""
+    """First frame of each row of scores (heads, rows, frames); the first `skip` rows only take part in the norm."""
     spread, mean = torch.std_mean(scores, dim=1, keepdim=True, unbiased=False)
     scores = (scores - mean) / spread.clamp_min(1e-8)
     pad = _MEDIAN // 2
@@ -84,7 +84,9 @@ def _merge(items: list[Word]) -> list[Word]:
             last = out[-1]
             out[-1] = Word(last.text + word.text, last.start, last.end, last.confidence)
         else:
-            out.append(Word(carried + word.text.lstrip() if carried else word.text, word.start, word.end, word.confidence))
+            out.append(
+                Word(carried + word.text.lstrip() if carried else word.text, word.start, word.end, word.confidence)
+            )
             carried = ""
     if carried and out:
         last = out[-1]
@@ -98,7 +100,7 @@ def _shorten(items: list[Word]) -> list[Word]:
     if not lengths:
         return items
     longest = min(_LONGEST_WORD, max(0.3, 3 * float(np.median(lengths))))
-    out = []
+    out: list[Word] = []
     for n, word in enumerate(items):
         start, end = word.start, word.end
         if end - start > longest:

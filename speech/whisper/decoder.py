@@ -68,7 +68,6 @@ class Decoder:
         self.alignment = weights.alignment_heads or tuple(
             (layer, head) for layer in range(self.layers // 2, self.layers) for head in range(self.heads)
         )
-        self._w = w
         names = [
             f"decoder/layer_{i}/{part}"
             for i in range(self.layers)
@@ -82,10 +81,17 @@ class Decoder:
             )
         ] + ["decoder/projection"]
         self._dense = {n: dense(precision, w[n + "/weight"], w.get(n + "/bias")) for n in names}
+        self._w = {
+            name: t for name, t in w.items() if "layer_norm" in name or "embeddings" in name or "position" in name
+        }
         # Projecting the encoder's states is as arithmetic-bound as the encoder: hundreds of rows, once.
         projection = precision if precision != "int8" else "float32"
         self._project = [
-            dense(projection, w[f"decoder/layer_{i}/attention/linear_1/weight"], w[f"decoder/layer_{i}/attention/linear_1/bias"])
+            dense(
+                projection,
+                w[f"decoder/layer_{i}/attention/linear_1/weight"],
+                w[f"decoder/layer_{i}/attention/linear_1/bias"],
+            )
             for i in range(self.layers)
         ]
 
@@ -99,9 +105,9 @@ class Decoder:
 
     def cross(self, states: Tensor) -> Tensor:
         """Cross-attention keys and values (layers, 2, heads, n, head) of encoder states (n, dim)."""
-        return torch.stack([
-            project(states).view(-1, 2, self.heads, self.head).permute(1, 2, 0, 3) for project in self._project
-        ])
+        return torch.stack(
+            [project(states).view(-1, 2, self.heads, self.head).permute(1, 2, 0, 3) for project in self._project]
+        )
 
     def step(self, feeds: Seq[Feed]) -> list[Tensor]:
         """Feed every sequence its tokens; (rows wanted, vocabulary) logits in float32 for each."""
@@ -110,9 +116,7 @@ class Decoder:
         for f in feeds:
             f.sequence.reserve(len(f.ids))
         ids = torch.tensor([t for f in feeds for t in f.ids], device=self.device)
-        places = torch.tensor(
-            [len(f.sequence.ids) + j for f in feeds for j in range(len(f.ids))], device=self.device
-        )
+        places = torch.tensor([len(f.sequence.ids) + j for f in feeds for j in range(len(f.ids))], device=self.device)
         x = w["decoder/embeddings/weight"][ids] + w["decoder/position_encodings/encodings"][places]
         for i in range(self.layers):
             x = self._layer(i, x, feeds, sizes)
@@ -124,7 +128,7 @@ class Decoder:
         return list(logits.float().split([len(f.want) for f in feeds]))
 
     def alignment_scores(self, sequence: Sequence, rows: list[int], frames: int) -> Tensor:
-        """Attention (alignment heads, len(rows), frames) of fed tokens over the first encoder frames; softmax over those."""
+        """Attention (alignment heads, len(rows), frames) of fed tokens over the first encoder frames alone."""
         q = sequence.queries[:, rows]
         k = torch.stack([sequence.cross[layer, 0, head, :frames] for layer, head in self.alignment])
         return torch.softmax(q @ k.transpose(1, 2) * self.head**-0.5, -1)

@@ -27,8 +27,8 @@ FRAMES = MEL_FRAMES // 2
 MARGIN = 10
 """Frames of silence encoded after the speech (0.2 s)."""
 
-REDO = 100
-"""Frames re-encoded when an utterance has grown (2 s): what lies further back hardly hears what is new."""
+REDO = 75
+"""Frames re-encoded when an utterance has grown (1.5 s): what lies further back hardly hears what is new."""
 
 _CONTEXT = 4
 """Encoder frames around a piece that its convolutions look at (two would do)."""
@@ -82,6 +82,7 @@ class Encoder:
 
     def __init__(self, weights: Checkpoint, precision: str, device: str) -> None:
         w = {name: t.to(device) for name, t in weights.tensors.items() if name.startswith("encoder/")}
+        parts = ("self_attention/linear_0", "self_attention/linear_1", "ffn/linear_0", "ffn/linear_1")
         self.layers, self.heads, self.dim, self.mels = (
             weights.encoder_layers,
             weights.heads,
@@ -89,14 +90,14 @@ class Encoder:
             weights.mels,
         )
         self.device = device
-        self._w = w
+        self._w = {name: t for name, t in w.items() if not name.rpartition("/")[0].endswith(parts)}
         self._positions = w["encoder/position_encodings/encodings"]
         self._dense = {
             f"{i}/{name}": dense(
                 precision, w[f"encoder/layer_{i}/{name}/weight"], w.get(f"encoder/layer_{i}/{name}/bias")
             )
             for i in range(self.layers)
-            for name in ("self_attention/linear_0", "self_attention/linear_1", "ffn/linear_0", "ffn/linear_1")
+            for name in parts
         }
         self._frozen: dict[float, Frozen] = {}
 

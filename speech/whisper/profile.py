@@ -14,12 +14,13 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from speech.whisper.decoder import Decoder, Feed, Sequence
-from speech.whisper.encoder import FRAMES, REDO, Encoder, Encoding
+from speech.whisper.encoder import FRAMES, MARGIN, REDO, Encoder, Encoding
 from speech.whisper.weights import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,9 @@ PROVEN_DECODER = ("float32", "int8")
 """Precisions whose finals passed the gate, see docs/whisper.md."""
 
 _VERSION = 1
-_ROUNDS = 5
-_PARTIAL_ROWS = REDO + 60
+_ROUNDS = 3
+_ROWS_PER_SECOND = 50
+_PARTIAL_ROWS = REDO + _ROWS_PER_SECOND + MARGIN
 _DRAFT = 24
 _NEW_TOKENS = 5
 _WORTH = 0.9
@@ -109,13 +111,12 @@ def _measure(
     with torch.inference_mode():
         for precision in encoders:
             encoder = Encoder(weights, precision, device)
-            times[f"encoder {precision} partial"] = _time(lambda e=encoder: _encode(e, _PARTIAL_ROWS), device)
-            times[f"encoder {precision} second"] = _time(lambda e=encoder: _encode(e, 500), device) / 10
+            times[f"encoder {precision} partial"] = _time(partial(_encode, encoder, _PARTIAL_ROWS), device)
         for precision in decoders:
             decoder = Decoder(weights, precision, device)
             cross = torch.zeros(decoder.layers, 2, decoder.heads, FRAMES, decoder.head, device=device)
-            times[f"decoder {precision} prefill"] = _time(lambda d=decoder, c=cross: _decode(d, c, _DRAFT), device)
-            times[f"decoder {precision} token"] = _time(lambda d=decoder, c=cross: _decode(d, c, 1), device)
+            times[f"decoder {precision} prefill"] = _time(partial(_decode, decoder, cross, _DRAFT), device)
+            times[f"decoder {precision} token"] = _time(partial(_decode, decoder, cross, 1), device)
     encoder_choice = _best(encoders, lambda p: times[f"encoder {p} partial"])
     decoder_choice = _best(decoders, lambda p: times[f"decoder {p} prefill"] + 5 * times[f"decoder {p} token"])
     return Profile(
@@ -124,7 +125,7 @@ def _measure(
         partial_encode=times[f"encoder {encoder_choice} partial"],
         prefill=times[f"decoder {decoder_choice} prefill"],
         token=times[f"decoder {decoder_choice} token"],
-        final_encode=times[f"encoder {encoder_choice} second"],
+        final_encode=times[f"encoder {encoder_choice} partial"] * _ROWS_PER_SECOND / _PARTIAL_ROWS,
         measured=times,
     )
 

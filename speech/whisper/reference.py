@@ -88,7 +88,9 @@ class ReferenceBackend(OneStep):
         return Transcript(
             text="".join(s.text for s in segments).strip(),
             words=tuple(
-                Word(w.word, float(w.start), float(w.end), float(w.probability)) for s in segments for w in s.words or ()
+                Word(w.word, float(w.start), float(w.end), float(w.probability))
+                for s in segments
+                for w in s.words or ()
             ),
             tokens=(),
             language=info.language,

@@ -47,7 +47,14 @@ class Rules:
         blocked = torch.zeros(vocabulary)
         blocked[[t for t in never if t is not None]] = -torch.inf
         blank = (*tokenizer.encode(" "), tokenizer.eot)
-        return cls(blocked.to(device), blank, tokenizer.eot, tokenizer.no_timestamps, tokenizer.timestamp_begin, tokenizer.no_speech)
+        return cls(
+            blocked.to(device),
+            blank,
+            tokenizer.eot,
+            tokenizer.no_timestamps,
+            tokenizer.timestamp_begin,
+            tokenizer.no_speech,
+        )
 
     def apply(self, logits: Tensor, *, first: bool) -> Tensor:
         """Log probabilities (rows, vocabulary) of text without timestamps; `first`: row 0 begins the text."""
@@ -93,9 +100,7 @@ def looping(tokens: list[int]) -> bool:
     for period in range(1, 9):
         times = max(5, 16 // period + 1)
         span = period * times
-        if len(tokens) >= span and all(
-            tokens[-k] == tokens[-k - period] for k in range(1, span - period + 1)
-        ):
+        if len(tokens) >= span and all(tokens[-k] == tokens[-k - period] for k in range(1, span - period + 1)):
             return True
     return False
 

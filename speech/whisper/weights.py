@@ -103,7 +103,9 @@ def _read_variables(path: Path) -> dict[str, NDArray[Any]]:
 def _parse(file: BinaryIO) -> dict[str, NDArray[Any]]:
     version = _number(file, "I")
     if version != 6:
-        raise WeightsError(f"model.bin has format version {version}; convert it with a current ct2-transformers-converter")
+        raise WeightsError(
+            f"model.bin has format version {version}; convert it with a current ct2-transformers-converter"
+        )
     if _text(file) != "WhisperSpec":
         raise WeightsError("model.bin is a CTranslate2 model, but not a Whisper one")
     _number(file, "I")
