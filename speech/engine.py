@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import torch
 
 from speech import files
@@ -125,7 +126,7 @@ class Engine:
         devices = []
         for name in names:
             latency = LatencyModel.load(_latency_path(settings, name))
-            devices.append(Device(name, name, latency=latency))
+            devices.append(Device(name, name, latency=latency, memory=_memory(name)))
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
         loaded = [_load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
@@ -233,6 +234,13 @@ def _device_names(wanted: str) -> list[str]:
     if not count:
         raise ValueError('device "cuda" was asked for, but torch sees no GPU; use "cpu"')
     return [f"cuda:{n}" for n in range(count)]
+
+
+def _memory(device: str) -> float:
+    """Bytes that models and streams may take together; a tenth is left to the libraries' own buffers."""
+    if device.startswith("cuda"):
+        return 0.9 * torch.cuda.mem_get_info(device)[0]
+    return 0.6 * float(psutil.virtual_memory().total)
 
 
 def _latency_path(settings: EngineSettings, device: str) -> Path:

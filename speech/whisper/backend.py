@@ -15,7 +15,7 @@ from torch import Tensor
 from speech.asr import SAMPLE_RATE, WINDOW_SECONDS, DecodeOptions, FinalRequest, PartialRequest, Utterance
 from speech.whisper import results
 from speech.whisper.decoder import Decoder, Feed, Sequence
-from speech.whisper.encoder import Encoder, floors
+from speech.whisper.encoder import FRAMES, Encoder, floors
 from speech.whisper.features import MelFilter
 from speech.whisper.generation import Generation
 from speech.whisper.profile import Precision
@@ -35,7 +35,12 @@ class WhisperBackend:
 
     def __init__(self, name: str, checkpoint: Checkpoint, folder: Path, precision: Precision) -> None:
         self.spec = Spec("asr", name, precision=f"{precision.encoder}/{precision.decoder}")
-        self.limits = Limits(items=64, cost=4 * ROWS_PER_STEP)
+        self.limits = Limits(
+            items=64,
+            cost=4 * ROWS_PER_STEP,
+            resident_bytes=_weight_bytes(checkpoint) + len(floors()) * _window_bytes(checkpoint),
+            task_bytes=_window_bytes(checkpoint),
+        )
         self._checkpoint, self._precision = checkpoint, precision
         # The English vocabularies lack the language tokens' block of the multilingual ones.
         self.vocabulary = Vocabulary(folder, multilingual=checkpoint.vocabulary >= 51865)
@@ -212,3 +217,13 @@ class WhisperBackend:
             while isinstance(self.step([job])[0], More):
                 pass
             self.discard(job)
+
+
+def _weight_bytes(checkpoint: Checkpoint) -> int:
+    """Weights in float32: the most that they take."""
+    return sum(t.numel() * t.element_size() for t in checkpoint.tensors.values())
+
+
+def _window_bytes(checkpoint: Checkpoint) -> int:
+    """Keys and values of one utterance: 1,500 frames in every layer of the encoder and for those of the decoder."""
+    return 2 * (checkpoint.encoder_layers + checkpoint.decoder_layers) * FRAMES * checkpoint.dim * 4
