@@ -132,6 +132,8 @@ class Decoding:
             assert self._samples is not None
             spoken = await self._final(piece, self._samples)
             await self._settle(partials)
+            if not partials.cancelled() and (broken := partials.exception()) is not None:
+                log.error("the partials of utterance %d broke", self.utterance, exc_info=broken)
             if isinstance(spoken, ServingError):
                 self.spoken.set_exception(spoken)
             else:

@@ -419,7 +419,7 @@ class Transcriber:
         self._unfinished.difference_update(forgotten)
 
     async def _free(self, error: ServingError | None) -> None:
-        self._ended, self._error = True, error
+        self._ended, self._closing, self._error = True, True, error  # close() must not interrupt this
         self._inbox.clear()
         self._taken.set()
         for conclusion in set(self._conclusions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -109,7 +110,7 @@ def test_quiet_telephone_speech_is_found(vad: SileroVad, name: str) -> None:
     normal = hear(vad, Segmenter(AUTOMATIC), joined(silence(0.5), recording(name), silence(1)))
     signals = hear(vad, Segmenter(AUTOMATIC), sound)
     assert of(signals, Started)
-    assert sum(voiced(s.piece) for s in sealed(signals)) > 0.7 * sum(voiced(s.piece) for s in sealed(normal))
+    assert sum(voiced(s.piece) for s in sealed(signals)) > 0.6 * sum(voiced(s.piece) for s in sealed(normal))
 
 
 @pytest.mark.parametrize("kind", ["silence", "white noise", "hum", "music"])
@@ -173,7 +174,7 @@ def test_partials_are_due_on_the_sample_clock_and_wait_out_a_pause() -> None:
     dues = [(due.at - start.at) / SAMPLE_RATE for due in of(signals, PartialDue)]
     onset = 0.3
     assert dues[0] == pytest.approx(onset + 0.6, abs=0.06)
-    assert all(b - a >= 0.9 for a, b in zip(dues[:3], dues[1:3], strict=False))
+    assert all(b - a >= 0.9 for a, b in itertools.pairwise(dues))
     assert not any(0.3 + 3.2 + 0.24 < due < 0.3 + 3.2 + 0.448 for due in dues)
     assert not made_up(Segmenter(replace(AUTOMATIC, partials=False)), (1, 0), (5, 1))[1][1:]
 
@@ -190,8 +191,9 @@ def test_the_longest_utterance_is_cut_where_it_is_quietest_and_nothing_is_lost()
         np.concatenate([head.samples, tail.samples]), sound[first.start :][: len(head.samples) + len(tail.samples)]
     )
     assert [s.utterance for s in of(signals, Started)] == [0, 1]
-    assert all(due.end <= len(head.samples) for due in of(signals, PartialDue) if due.settled and due.piece is head.piece)
-    assert any(not due.settled for due in of(signals, PartialDue))
+    dues = [due for due in of(signals, PartialDue) if due.piece is head.piece]
+    assert all(due.end <= len(head.samples) for due in dues if due.settled)
+    assert any(not due.settled for due in dues)
 
 
 def test_an_hour_of_speech_keeps_no_more_than_one_utterance() -> None:

@@ -115,8 +115,8 @@ def test_gain_is_bounded_and_knows_no_framing() -> None:
     np.testing.assert_array_equal(np.concatenate([gain.apply(quiet[i : i + 1]) for i in range(len(quiet))]), whole)
     assert np.abs(whole).max() <= 1.0
     assert (np.abs(whole) <= 10.001 * np.abs(quiet) + 1e-9).all()
-    loud = windows(recording("austen-0880.wav"))
-    assert float(np.abs(Gain().apply(loud) - loud)[np.abs(loud) > 0.2].max(initial=0.0)) < 0.01
+    loud = np.tile(np.sin(np.arange(WINDOW, dtype=np.float32) / 5), (50, 1)) * np.float32(0.5)
+    np.testing.assert_array_equal(Gain().apply(loud), loud)
 
 
 def test_quiet_telephone_speech_is_heard(vad: SileroVad) -> None:
