@@ -93,14 +93,12 @@ class FinalRequest:
 class Hypothesis:
     """A partial's answer. `tokens` continue after the forced ones; `pieces` are their texts, word by word.
 
-    `pieces[i]` is (word text with its leading space, number of tokens it takes from `tokens`); `confidences[i]` the
-    probability of its least likely token, or () when the backend does not tell.
+    `pieces[i]` is (word text with its leading space, number of tokens it takes from `tokens`).
     """
 
     tokens: tuple[int, ...]
     pieces: tuple[tuple[str, int], ...]
     language: str = "en"
-    confidences: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,12 +120,8 @@ def transcript(
 
 def hypothesis(g: Generation, vocabulary: Vocabulary, language: str | None) -> Hypothesis:
     """The answer to a partial; a loop is no hypothesis at all."""
-    if g.looped:
-        return Hypothesis((), (), language or "en")
-    pieces = vocabulary.pieces(g.tokens, language)
-    logprobs = iter(g.logprobs)
-    confidences = tuple(math.exp(min(itertools.islice(logprobs, count), default=0.0)) for _, count in pieces)
-    return Hypothesis(tuple(g.tokens), pieces, language or "en", confidences)
+    tokens = [] if g.looped else list(g.tokens)
+    return Hypothesis(tuple(tokens), vocabulary.pieces(tokens, language), language or "en")
 
 
 def _token_bytes(vocabulary: Vocabulary, token: int) -> bytes:
