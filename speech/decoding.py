@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from speech.segmenter import PartialDue, Piece
 from workers.capacity import Lease
 from workers.clock import Clock
 from workers.errors import BackendFailed, Cancelled, Overloaded, ServingError
+from workers.handle import Handle
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -31,6 +32,9 @@ _UNKNOWN_LANGUAGE = 1.5
 """Seconds of audio before a partial may guess the language of a stream that has none yet."""
 _TOGETHER = 0.1
 """Seconds between the arrivals of two samples that came in one burst: nobody is waiting in real time."""
+
+
+Ask = Callable[[FinalRequest], Awaitable[tuple[Transcript, float]]]
 
 
 @dataclass
@@ -72,6 +76,29 @@ class Line:
                 return answer
 
 
+class Guess:
+    """A final begun before the silence was long enough: it takes time that nobody else wants, until it is claimed."""
+
+    def __init__(self, line: Line, length: int) -> None:
+        self.length = length
+        self.task: asyncio.Task[Spoken | ServingError] | None = None
+        self._line = line
+        self._lane = Lane.INTERACTIVE
+        self._handle: Handle | None = None
+
+    async def decode(self, request: FinalRequest) -> tuple[Transcript, float]:
+        """Raises ServingError; then the final is made like any other."""
+        line, deadline = self._line, self._line.clock() + FINAL_DEADLINE
+        handle = self._handle = line.asr.submit(request, lane=self._lane, deadline=deadline, lease=line.lease)
+        return await handle.result(), handle.timing.device_seconds
+
+    def claim(self) -> None:
+        """It is the final: from now on it comes before everything but other finals."""
+        self._lane = Lane.FINAL
+        if self._handle is not None:
+            self._handle.move(self._line.clock() + FINAL_DEADLINE, Lane.FINAL)
+
+
 class Decoding:
     """Runs from the first partial that is due, or from the seal, to the end of the final; `spoken` tells its end."""
 
@@ -90,7 +117,8 @@ class Decoding:
         self._due: deque[tuple[PartialDue, float, float]] = deque()
         self._pending: float | None = None
         self._samples: Samples | None = None
-        self._sealed_at = 0.0
+        self._guess: Guess | None = None
+        self._sealed_at = self._claimed_at = 0.0
         self._goes_on = False
         self._changed = asyncio.Event()
         self._sealed = asyncio.Event()
@@ -102,14 +130,25 @@ class Decoding:
 
     def due(self, due: PartialDue, arrived: float) -> None:
         """A partial is due over audio that arrived at `arrived` (the stream's wall clock)."""
+        self._drop_guess()
         self._due.append((due, arrived, self._line.hearing))
         self._changed.set()
+
+    def pause(self, samples: Samples) -> None:
+        """The speaker may have finished: make the final of `samples` ahead, while the silence is waited for.
+
+        Not where the stream's language is open, since hearing a final changes what is thought of it.
+        """
+        self._drop_guess()
+        if self.piece is not None and (self._line.lock is None or self.piece.config.options.language is not None):
+            self._guess = Guess(self._line, len(samples))
+            self._guess.task = asyncio.create_task(self._final(self.piece, samples, self._guess.decode))
 
     def seal(self, samples: Samples, arrived: float, *, goes_on: bool) -> None:
         """The audio is complete. `goes_on`: the utterance has more pieces, so the rest of this text becomes stable."""
         self._samples, self._sealed_at, self._goes_on = samples, arrived, goes_on
         self.seconds = len(samples) / SAMPLE_RATE
-        self.model_seconds = self._line.hearing
+        self.model_seconds, self._claimed_at = self._line.hearing, self._line.clock()
         self._changed.set()
         self._sealed.set()
 
@@ -130,7 +169,9 @@ class Decoding:
             partials = asyncio.create_task(self._partials(piece))
             await self._sealed.wait()
             assert self._samples is not None
-            spoken = await self._final(piece, self._samples)
+            spoken = await self._foreseen(self._samples)
+            if not isinstance(spoken, Spoken):
+                spoken = await self._final(piece, self._samples, self._line.decode)
             await self._settle(partials)
             if not partials.cancelled() and (broken := partials.exception()) is not None:
                 log.error("the partials of utterance %d broke", self.utterance, exc_info=broken)
@@ -141,6 +182,7 @@ class Decoding:
                     self._put(piece, self._agreement.rest(spoken.text), "", piece.length, 0.0)
                 self.spoken.set_result(spoken)
         finally:
+            self._drop_guess()
             if partials is not None:
                 partials.cancel()
                 await asyncio.wait({partials})
@@ -148,10 +190,23 @@ class Decoding:
             self.seconds = 0.0
             self._line.outlet.end(self._turn)
 
-    async def _final(self, piece: Piece, samples: Samples) -> Spoken | ServingError:
+    async def _foreseen(self, samples: Samples) -> Spoken | ServingError | None:
+        """The final that was begun ahead, if it was over just this audio."""
+        if self._guess is None or self._guess.task is None or self._guess.length != len(samples):
+            return None
+        self._guess.claim()
+        return await self._guess.task
+
+    def _drop_guess(self) -> None:
+        if self._guess is not None and self._guess.task is not None:
+            self._guess.task.cancel()
+        self._guess = None
+
+    async def _final(self, piece: Piece, samples: Samples, ask: Ask) -> Spoken | ServingError:
         async def decode(request: FinalRequest) -> Transcript:
-            transcript, seconds = await self._line.decode(request)
-            self.model_seconds += seconds
+            transcript, seconds = await ask(request)
+            if self._sealed.is_set():
+                self.model_seconds += min(seconds, self._line.clock() - self._claimed_at)
             return transcript
 
         try:

@@ -28,7 +28,7 @@ FIRST_PARTIAL = 0.6
 """Seconds of speech before the first partial is worth its cost."""
 _PAUSE = 0.2
 """Seconds of silence after which a partial waits for the voice to come back."""
-_TRAIL = 0.4
+_TRAIL = 0.25
 """Seconds kept after speech: a last consonant is quiet, and words lose their ends when cut closer."""
 _LOOK_BACK = 6.0
 _QUIET = SAMPLE_RATE // 50
@@ -117,6 +117,14 @@ class PartialDue:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """The voice has been silent so long that `samples` will be the piece's audio, unless it comes back."""
+
+    piece: Piece
+    samples: Samples
+
+
+@dataclass(frozen=True, slots=True)
 class Sealed:
     """`samples` are the piece's audio for good: its final can be made. `last`: the utterance ends with it."""
 
@@ -147,7 +155,7 @@ class Idle:
     end: int
 
 
-Signal = Started | PartialDue | Sealed | Stopped | Closed | Idle
+Signal = Started | PartialDue | Paused | Sealed | Stopped | Closed | Idle
 
 
 class Segmenter:
@@ -170,6 +178,7 @@ class Segmenter:
         self._piece: Piece | None = None
         self._voice_end = 0
         self._due = 0
+        self._paused = False
         self._idle_since: int | None = 0
         self._begun: int | None = None
         """Where the first piece of the open utterance starts."""
@@ -284,6 +293,7 @@ class Segmenter:
         if probability >= vad.threshold - vad.hysteresis:
             piece.voice(at, self._taken)
             self._voice_end = self._taken
+            self._paused = False
         silence = self._taken - self._voice_end
         if self.config.automatic and silence >= _samples(vad.silence):
             return self._close(self._taken, "vad")
@@ -292,6 +302,9 @@ class Segmenter:
             return []
         if piece.length >= self._longest():
             return self._cut(piece)
+        if not self._paused and silence >= _samples(_TRAIL):
+            self._paused = True
+            return [Paused(piece, _sealed(piece, last=True).samples)]
         if self.config.partials and piece.length >= self._due and silence <= _samples(_PAUSE):
             interval = _samples(self.config.partial_interval)
             self._due += interval * (1 + (piece.length - self._due) // interval)

@@ -36,7 +36,19 @@ from speech.events import (
 from speech.finals import Spoken
 from speech.language import LanguageLock
 from speech.outlet import Outlet
-from speech.segmenter import Closed, Idle, PartialDue, Piece, Sealed, Segmenter, Signal, Started, Stopped, checked
+from speech.segmenter import (
+    Closed,
+    Idle,
+    PartialDue,
+    Paused,
+    Piece,
+    Sealed,
+    Segmenter,
+    Signal,
+    Started,
+    Stopped,
+    checked,
+)
 from speech.vad import WINDOW, WINDOW_SECONDS, Gain, VadRequest, VadResult, VadState
 from workers.capacity import Lease
 from workers.clock import Clock, monotonic
@@ -341,6 +353,8 @@ class Transcriber:
                     self._outlet.put(SpeechStarted(utterance, at / SAMPLE_RATE))
                 case PartialDue(piece, _, at):
                     self._decoding(piece).due(signal, self._arrival(at))
+                case Paused(piece, samples):
+                    self._decoding(piece).pause(samples)
                 case Sealed(piece, samples, last):
                     arrived = self._arrival(piece.position(piece.length))
                     self._decoding(piece).seal(samples, arrived, goes_on=not last)

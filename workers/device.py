@@ -164,9 +164,9 @@ class Device:
     def forget(self, task: Task) -> None:
         self.loop.forget(task)
 
-    def move(self, task: Task, deadline: float) -> None:
+    def move(self, task: Task, deadline: float, lane: Lane | None) -> None:
         with self.loop.lock:
-            self.loop.scheduler.move(task, deadline, self.clock())
+            self.loop.scheduler.move(task, deadline, lane, self.clock())
 
     def _take_in(self, task: Task, home: Home, *, admitted: bool) -> None:
         backend, loop = home.backend, self.loop

@@ -15,7 +15,7 @@ from typing import Any
 
 from workers.backend import Done, More
 from workers.errors import Cancelled, ServingError
-from workers.task import Phase, Result, Task, Timing
+from workers.task import Lane, Phase, Result, Task, Timing
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +162,9 @@ class Handle:
         self._box.call(self._wake_waiters)
         return True
 
-    def move(self, deadline: float) -> None:
-        """Change the deadline, in seconds on the device's clock."""
-        self.task.move(deadline)
+    def move(self, deadline: float, lane: Lane | None = None) -> None:
+        """Change the deadline, in seconds on the device's clock, and the lane if one is given."""
+        self.task.move(deadline, lane)
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

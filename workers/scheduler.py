@@ -112,11 +112,18 @@ class Scheduler:
         self._leave_stream(task, now)
         return True
 
-    def move(self, task: Task, deadline: float, now: float) -> None:
-        """Order a task by a new deadline."""
+    def move(self, task: Task, deadline: float, lane: Lane | None, now: float) -> None:
+        """Order a task by a new deadline, in another lane if one is given."""
         task.deadline = deadline
         if task.rank < 0:
             return
+        if lane is not None and lane is not task.lane:
+            if not task.running:
+                self.waiting[task.lane] -= 1
+                self.waiting[lane] += 1
+            task.lane = lane
+            if lane <= Lane.PARTIAL:
+                self._live_until = now + LINGER
         task.due = min(deadline, now + HORIZON)
         if task.hard:
             self._may_expire(task)

@@ -81,7 +81,7 @@ class Host(Protocol):
     def forget(self, task: Task) -> None:
         """The task has ended: take it out of the queue and free its state."""
 
-    def move(self, task: Task, deadline: float) -> None:
+    def move(self, task: Task, deadline: float, lane: Lane | None) -> None:
         """Give the task a new place in the queue."""
 
     def readmit(self, task: Task) -> None:
@@ -213,11 +213,11 @@ class Task:
         """End the task because a newer one of its stream and kind has taken its place."""
         self.end(Cancelled("replaced by a newer one"))
 
-    def move(self, deadline: float) -> None:
-        """Change the deadline (seconds on the device's clock); no effect once the task has ended."""
+    def move(self, deadline: float, lane: Lane | None = None) -> None:
+        """Change the deadline (seconds on the device's clock), and the lane; no effect once the task has ended."""
         with self.lock:
             if not self.ended and self.host is not None:
-                self.host.move(self, deadline)
+                self.host.move(self, deadline, lane)
 
     def _tell(self, result: Result) -> None:
         try:

@@ -14,6 +14,7 @@ from speech.segmenter import (
     Closed,
     Idle,
     PartialDue,
+    Paused,
     Piece,
     Sealed,
     Segmenter,
@@ -84,7 +85,7 @@ def test_one_sentence_is_one_utterance_with_its_padding(vad: SileroVad) -> None:
     assert (end.start, end.end, end.reason) == (started.at, stopped.at, "vad")
     [seal] = sealed(signals)
     np.testing.assert_array_equal(seal.samples, sound[end.start : end.start + len(seal.samples)])
-    assert end.end - end.start - len(seal.samples) <= 0.15 * SAMPLE_RATE
+    assert end.end - end.start - len(seal.samples) <= 0.3 * SAMPLE_RATE  # the silence that was only waited for
     assert voiced(seal.piece) > 5.5
 
 
@@ -134,7 +135,7 @@ def test_framing_does_not_matter() -> None:
     def shown(signals: list[Signal]) -> list[object]:
         return [
             (type(s), s.samples.tobytes(), s.piece.speech)
-            if isinstance(s, Sealed)
+            if isinstance(s, Sealed | Paused)
             else (s.piece.utterance, s.end, s.at, s.settled)
             if isinstance(s, PartialDue)
             else s

@@ -250,6 +250,22 @@ def test_deadlines_move() -> None:
     assert diary.ends() == [2, 1, 0]
 
 
+def test_a_task_can_be_moved_to_another_lane_while_it_waits_and_while_it_runs() -> None:
+    model, diary = Timed(a=0.01, items=1), Diary()
+    _, device, (pool,) = virtual(model)
+    slow = pool.submit_task(Job("slow", costs=(1,) * 5), lane=Lane.BULK, deadline=0.1, sink=diary)
+    device.loop.turn()
+    other = pool.submit_task(Job("other"), lane=Lane.INTERACTIVE, deadline=0.1, sink=diary)
+    live = [pool.submit_task(Job(f"live {n}"), lane=Lane.PARTIAL, deadline=0.2, sink=diary) for n in range(3)]
+    slow.move(0.2, Lane.FINAL)
+    other.move(0.5, Lane.FINAL)
+    assert device.stats().queue == {Lane.FINAL: 2, Lane.PARTIAL: 3, Lane.INTERACTIVE: 0, Lane.BULK: 0}
+    while device.loop.turn():
+        pass
+    assert diary.ends() == ["slow", "other", *(f"live {n}" for n in range(len(live)))]
+    assert sum(device.stats().queue.values()) == 0
+
+
 def test_only_a_hard_deadline_expires_and_only_before_the_first_step() -> None:
     model, diary = Timed(a=0.1, items=1), Diary()
     clock, device, (pool,) = virtual(model)

@@ -119,7 +119,8 @@ class Life:
 
     def move(self) -> None:
         if self.tasks:
-            self.dice.choice(self.tasks).move(self.clock.now + self.dice.uniform(-0.01, 0.2))
+            lane = self.dice.choice([None, *Lane])
+            self.dice.choice(self.tasks).move(self.clock.now + self.dice.uniform(-0.01, 0.2), lane)
 
     def wait(self) -> None:
         self.clock.sleep(self.dice.choice((0.001, 0.02, 1.5)))
