@@ -270,7 +270,8 @@ class Transcriber:
                     return False
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), left)
+                async with asyncio.timeout(left):  # wait_for of Python 3.11 can swallow a cancel that comes with the event
+                    await self._changed.wait()
             except TimeoutError:
                 continue
         return True
