@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from speech.asr import DecodeOptions
+from workers.errors import InputInvalid
+
+LONGEST_PIECE = 28.0
+"""Seconds; the rest of the model's 30 s is room for the padding of a last piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +40,24 @@ class StreamConfig:
     idle_timeout: float | None = None
     stall_timeout: float = 2.0
     """Wall-clock seconds without a frame in mid-speech after which the open utterance is closed (a muted client)."""
+
+
+def checked(config: StreamConfig) -> StreamConfig:
+    """The configuration itself. Raises InputInvalid naming a field that is out of range."""
+    vad = config.vad
+    _within("threshold", vad.threshold, 0.0, 1.0)
+    _within("hysteresis", vad.hysteresis, 0.0, 1.0)
+    _within("min_speech", vad.min_speech, 0.0, 2.0)
+    _within("silence", vad.silence, 0.03, 20.0)
+    _within("prefix", vad.prefix, 0.0, 5.0)
+    _within("max_utterance", config.max_utterance, 2.0, LONGEST_PIECE)
+    _within("partial_interval", config.partial_interval, 0.1, LONGEST_PIECE)
+    _within("stall_timeout", config.stall_timeout, 0.1, 3600.0)
+    if config.idle_timeout is not None:
+        _within("idle_timeout", config.idle_timeout, 0.1, 86_400.0)
+    return config
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputInvalid(f"{name} must be from {low:g} to {high:g}, not {value:g}", param=name)

@@ -16,7 +16,7 @@ from speech.events import Lagging, Partial
 from speech.finals import Spoken, final
 from speech.language import LanguageLock
 from speech.outlet import Outlet
-from speech.segmenter import PartialDue, Piece
+from speech.pieces import PartialDue, Piece
 from workers.capacity import Lease
 from workers.clock import Clock
 from workers.errors import BackendFailed, Cancelled, Overloaded, ServingError

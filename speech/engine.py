@@ -13,10 +13,9 @@ import torch
 
 from speech import files
 from speech.asr import DecodeOptions, Samples
-from speech.config import StreamConfig
+from speech.config import StreamConfig, checked
 from speech.files import Segment
 from speech.models import cache_dir, resolve
-from speech.segmenter import checked
 from speech.transcriber import Transcriber
 from speech.vad import SileroVad
 from speech.whisper import profile, weights

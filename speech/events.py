@@ -126,6 +126,4 @@ class Lagging:
     seconds: float
 
 
-Event = (
-    SpeechStarted | SpeechStopped | Committed | Partial | Final | Failed | Cleared | IdleTimeout | Lagging
-)
+Event = SpeechStarted | SpeechStopped | Committed | Partial | Final | Failed | Cleared | IdleTimeout | Lagging

@@ -12,7 +12,8 @@ from speech.config import StreamConfig, VadConfig
 from speech.events import Token, Word
 from speech.finals import Spoken, final
 from speech.language import LanguageLock
-from speech.segmenter import Piece, Sealed, Segmenter
+from speech.pieces import Piece, Sealed
+from speech.segmenter import Segmenter
 from speech.vad import WINDOW, Gain, VadRequest, VadState
 from workers.clock import Clock
 from workers.pool import Pool

@@ -6,13 +6,16 @@ and a tail of speech that got no words is decoded once more by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transcript
-from speech.events import Token, Word
+from speech.events import Committed, Final, Token, Word
 from speech.language import CONFIDENT, LanguageLock
-from speech.segmenter import Piece, quietest, voiced
+from speech.pieces import Piece, quietest, voiced
 
 _NOTHING = 0.1
 """Seconds of voice under which nothing was said: a click, a breath."""
@@ -110,6 +113,26 @@ def _where_voice_was(piece: Piece, transcript: Transcript) -> Transcript:
         return transcript
     # Log probabilities belong to tokens, not to words: those of a text that was changed would tell something else.
     return replace(transcript, text="".join(word.text for word in kept).strip(), words=kept, tokens=())
+
+
+def joined(closed: Committed, parts: list[Spoken], *, kept_language: str, lag: float, model_seconds: float) -> Final:
+    """The final of an utterance from those of its pieces."""
+    said = [part for part in parts if part.text]
+    weights = [max(part.speech, 0.1) for part in said]
+    return Final(
+        utterance=closed.utterance,
+        text=" ".join(part.text for part in said),
+        words=tuple(word for part in said for word in part.words),
+        start=closed.start,
+        end=closed.end,
+        language=next((part.language for part in [*said, *parts]), "") or kept_language,
+        confidence=math.exp(float(np.average([part.logprob for part in said], weights=weights))) if said else 0.0,
+        no_speech=min((part.no_speech for part in parts), default=1.0),
+        speech_seconds=sum(part.speech for part in parts),
+        lag=lag,
+        tokens=tuple(token for part in said for token in part.tokens),
+        model_seconds=model_seconds,
+    )
 
 
 def _on_stream(word: Word, piece: Piece) -> Word:

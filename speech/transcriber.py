@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from speech.asr import SAMPLE_RATE, Samples
-from speech.config import StreamConfig
+from speech.config import StreamConfig, checked
 from speech.decoding import Decoding, Line
 from speech.events import (
     Cleared,
@@ -33,22 +31,12 @@ from speech.events import (
     SpeechStarted,
     SpeechStopped,
 )
-from speech.finals import Spoken
+from speech.finals import joined
+from speech.inbox import Order, Waiting
 from speech.language import LanguageLock
 from speech.outlet import Outlet
-from speech.segmenter import (
-    Closed,
-    Idle,
-    PartialDue,
-    Paused,
-    Piece,
-    Sealed,
-    Segmenter,
-    Signal,
-    Started,
-    Stopped,
-    checked,
-)
+from speech.pieces import Closed, Idle, PartialDue, Paused, Piece, Sealed, Signal, Started, Stopped
+from speech.segmenter import Segmenter
 from speech.vad import WINDOW, WINDOW_SECONDS, Gain, VadRequest, VadResult, VadState
 from workers.capacity import Lease
 from workers.clock import Clock, monotonic
@@ -63,44 +51,7 @@ _TOGETHER = 5 * SAMPLE_RATE
 _UNFINISHED = 90.0
 """Seconds of audio sealed and not yet transcribed at which no more is taken in."""
 _VAD_DEADLINE = 0.05
-_SMALL = 1600
-_AT_ONCE = 0.01
-"""Seconds of wall time within which arrivals count as one."""
 _numbers = itertools.count()
-
-
-@dataclass(frozen=True, slots=True)
-class _Do:
-    """Something to do when all audio before it has been heard."""
-
-    what: str
-    done: asyncio.Future[None]
-    config: StreamConfig | None = None
-
-
-class _Audio:
-    """Samples that wait; small ones that come together share a buffer, so that their count costs nothing."""
-
-    __slots__ = ("_buffer", "_length", "arrived")
-
-    def __init__(self, samples: Samples, arrived: float) -> None:
-        self._buffer = np.empty(max(len(samples), _SMALL), np.float32)
-        self._length = 0
-        self.arrived = arrived
-        self.take(samples, arrived)
-
-    @property
-    def samples(self) -> Samples:
-        return self._buffer[: self._length]
-
-    def take(self, samples: Samples, arrived: float) -> bool:
-        """Add samples; False when they do not fit, or came too much later than the first."""
-        end = self._length + len(samples)
-        if end > len(self._buffer) or arrived - self.arrived > _AT_ONCE:
-            return False
-        self._buffer[self._length : end] = samples
-        self._length = end
-        return True
 
 
 class Transcriber:
@@ -130,7 +81,7 @@ class Transcriber:
         lock = LanguageLock() if multilingual else None
         self._line = Line(next(_numbers), asr, self._outlet, clock, max_lag, lease, lock)
         self._max_backlog = round(max_backlog * SAMPLE_RATE)
-        self._inbox: deque[_Audio | _Do] = deque()
+        self._inbox: deque[Waiting | Order] = deque()
         self._orders: set[asyncio.Future[None]] = set()
         self._backlog = 0
         self._received = 0
@@ -178,11 +129,11 @@ class Transcriber:
                 self._received += len(part)
                 self._last_arrival = arrived
                 last = self._inbox[-1] if self._inbox else None
-                if isinstance(last, _Audio) and last.take(part, arrived):
+                if isinstance(last, Waiting) and last.take(part, arrived):
                     self._arrivals[-1] = (self._received, last.arrived)
                 else:
                     self._arrivals.append((self._received, arrived))
-                    self._enter(_Audio(part, arrived))
+                    self._enter(Waiting(part, arrived))
 
     async def commit(self) -> None:
         """Close the utterance here. Raises InputInvalid (input_audio_buffer_commit_empty) when there is no audio."""
@@ -221,7 +172,7 @@ class Transcriber:
         if self._ended:
             raise InputInvalid("the stream has ended; open another one")
 
-    def _enter(self, item: _Audio | _Do) -> None:
+    def _enter(self, item: Waiting | Order) -> None:
         self._inbox.append(item)
         self._changed.set()
 
@@ -232,7 +183,7 @@ class Transcriber:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._orders.add(done)
             done.add_done_callback(self._orders.discard)
-            self._enter(_Do(what, done, config))
+            self._enter(Order(what, done, config))
         await done
 
     async def _run(self) -> None:
@@ -244,11 +195,11 @@ class Transcriber:
                 if not await self._something():
                     self._act(self._segmenter.stall(self._tail))
                     continue
-                if isinstance(self._inbox[0], _Audio):
+                if isinstance(self._inbox[0], Waiting):
                     await self._hear()
                     continue
                 order = self._inbox.popleft()
-                assert isinstance(order, _Do)
+                assert isinstance(order, Order)
                 if await self._do(order):
                     break
         except ServingError as failure:
@@ -270,13 +221,13 @@ class Transcriber:
                     return False
             self._changed.clear()
             try:
-                async with asyncio.timeout(left):  # wait_for of Python 3.11 can swallow a cancel that comes with the event
+                async with asyncio.timeout(left):  # wait_for of Python 3.11 may swallow a cancel
                     await self._changed.wait()
             except TimeoutError:
                 continue
         return True
 
-    async def _do(self, order: _Do) -> bool:
+    async def _do(self, order: Order) -> bool:
         """Commit, clear, reconfigure or finish. True when that was the end."""
         try:
             if order.what == "commit":
@@ -305,7 +256,7 @@ class Transcriber:
         parts, length = [self._tail], 0
         while self._inbox and length < _TOGETHER:
             item = self._inbox[0]
-            if not isinstance(item, _Audio):
+            if not isinstance(item, Waiting):
                 break
             self._inbox.popleft()
             parts.append(item.samples)
@@ -401,29 +352,15 @@ class Transcriber:
             assert isinstance(error, ServingError)
             event = Failed(closed.utterance, error)
         else:
-            spent = decodings[-1].model_seconds if decodings else 0.0
-            event = self._joined(closed, [decoding.spoken.result() for decoding in decodings], arrived, spent)
+            event = joined(
+                closed,
+                [decoding.spoken.result() for decoding in decodings],
+                kept_language=(self._line.lock.current if self._line.lock else None) or "",
+                lag=max(self._clock() - arrived, 0.0),
+                model_seconds=decodings[-1].model_seconds if decodings else 0.0,
+            )
         self._outlet.put(event, turn)
         self._outlet.end(turn)
-
-    def _joined(self, closed: Committed, parts: list[Spoken], arrived: float, model_seconds: float) -> Final:
-        said = [part for part in parts if part.text]
-        weights = [max(part.speech, 0.1) for part in said]
-        kept = self._line.lock.current if self._line.lock else None
-        return Final(
-            utterance=closed.utterance,
-            text=" ".join(part.text for part in said),
-            words=tuple(word for part in said for word in part.words),
-            start=closed.start,
-            end=closed.end,
-            language=next((part.language for part in [*said, *parts]), "") or kept or "",
-            confidence=math.exp(float(np.average([part.logprob for part in said], weights=weights))) if said else 0.0,
-            no_speech=min((part.no_speech for part in parts), default=1.0),
-            speech_seconds=sum(part.speech for part in parts),
-            lag=max(self._clock() - arrived, 0.0),
-            tokens=tuple(token for part in said for token in part.tokens),
-            model_seconds=model_seconds,
-        )
 
     async def _forget(self) -> None:
         """Drop the decodes of the utterance that was open."""

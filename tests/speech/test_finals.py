@@ -13,7 +13,7 @@ from speech.events import Event, Final, Partial, SpeechStarted, Word
 from speech.finals import Spoken, final
 from speech.language import LanguageLock
 from speech.outlet import Outlet
-from speech.segmenter import Piece
+from speech.pieces import Piece
 from tests.speech.sounds import joined, silence
 from workers.errors import BackendFailed
 

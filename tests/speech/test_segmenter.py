@@ -9,21 +9,9 @@ import numpy as np
 import pytest
 
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
-from speech.config import StreamConfig, VadConfig
-from speech.segmenter import (
-    Closed,
-    Idle,
-    PartialDue,
-    Paused,
-    Piece,
-    Sealed,
-    Segmenter,
-    Signal,
-    Started,
-    Stopped,
-    checked,
-    voiced,
-)
+from speech.config import StreamConfig, VadConfig, checked
+from speech.pieces import Closed, Idle, PartialDue, Paused, Piece, Sealed, Signal, Started, Stopped, voiced
+from speech.segmenter import Segmenter
 from speech.vad import WINDOW, Gain, SileroVad, VadRequest, VadState
 from tests.speech.sounds import joined, not_speech, recording, silence, telephone
 from workers.backend import More
