@@ -11,16 +11,16 @@ from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transc
 from speech.config import StreamConfig, VadConfig
 from speech.events import Token, Word
 from speech.finals import Spoken, final
+from speech.hearing import Hearing
 from speech.language import LanguageLock
 from speech.pieces import Piece, Sealed
 from speech.segmenter import Segmenter
-from speech.vad import WINDOW, Gain, VadRequest, VadState
 from workers.clock import Clock
 from workers.pool import Pool
 from workers.task import Lane
 
 _VAD = VadConfig(silence=0.8, prefix=0.3)
-_STRIDE = 10 * SAMPLE_RATE // WINDOW * WINDOW
+_STRIDE = 10 * SAMPLE_RATE
 _AHEAD = 4
 """Pieces decoded at a time: enough to share steps, few enough to leave the queue to others."""
 _DEADLINE = 10.0
@@ -84,21 +84,12 @@ async def transcribe(
 async def _pieces(
     samples: Samples, config: StreamConfig, vad: Pool, clock: Clock
 ) -> AsyncIterator[tuple[Piece, Samples]]:
-    segmenter, state, gain = Segmenter(config), VadState.fresh(), Gain()
-    whole = len(samples) // WINDOW * WINDOW
-    for first in range(0, whole, _STRIDE):
-        audio = samples[first : min(first + _STRIDE, whole)]
-        request = VadRequest(state, gain.apply(audio.reshape(-1, WINDOW)))
-        handle = vad.submit(request, lane=Lane.INTERACTIVE, deadline=clock() + _DEADLINE)
-        try:
-            heard = await handle.result()
-        finally:
-            handle.cancel()
-        state = heard.state
-        for signal in segmenter.push(audio, heard.probabilities):
+    segmenter, hearing = Segmenter(config), Hearing(vad, clock, Lane.INTERACTIVE, _DEADLINE)
+    for first in range(0, len(samples), _STRIDE):
+        for signal in segmenter.push(*await hearing.hear(samples[first : first + _STRIDE])):
             if isinstance(signal, Sealed):
                 yield signal.piece, signal.samples
-    for signal in segmenter.finish(samples[whole:]):
+    for signal in segmenter.finish(hearing.tail):
         if isinstance(signal, Sealed):
             yield signal.piece, signal.samples
 

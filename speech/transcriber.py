@@ -32,15 +32,15 @@ from speech.events import (
     SpeechStopped,
 )
 from speech.finals import joined
+from speech.hearing import Hearing
 from speech.inbox import Order, Waiting
 from speech.language import LanguageLock
 from speech.outlet import Outlet
 from speech.pieces import Closed, Idle, PartialDue, Paused, Piece, Sealed, Signal, Started, Stopped
 from speech.segmenter import Segmenter
-from speech.vad import WINDOW, WINDOW_SECONDS, Gain, VadRequest, VadResult, VadState
 from workers.capacity import Lease
 from workers.clock import Clock, monotonic
-from workers.errors import BackendFailed, InputInvalid, Overloaded, ServingError
+from workers.errors import BackendFailed, InputInvalid, ServingError
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -76,7 +76,7 @@ class Transcriber:
         clock: Clock = monotonic,
     ) -> None:
         self._segmenter = Segmenter(config)
-        self._vad, self._lease, self._clock = vad, lease, clock
+        self._lease, self._clock = lease, clock
         self._outlet = Outlet()
         lock = LanguageLock() if multilingual else None
         self._line = Line(next(_numbers), asr, self._outlet, clock, max_lag, lease, lock)
@@ -91,9 +91,7 @@ class Transcriber:
         self._ended = self._closing = False
         self._error: ServingError | None = None
         # What hearing needs.
-        self._gain = Gain()
-        self._state = VadState.fresh()
-        self._tail: Samples = np.zeros(0, np.float32)
+        self._hearing = Hearing(vad, clock, Lane.FINAL, _VAD_DEADLINE)
         self._arrivals: deque[tuple[int, float]] = deque()
         self._last_arrival = clock()
         # What is being said.
@@ -193,7 +191,7 @@ class Transcriber:
                 await self._outlet.room()
                 await self._finals_catch_up()
                 if not await self._something():
-                    self._act(self._segmenter.stall(self._tail))
+                    self._act(self._segmenter.stall(self._hearing.tail))
                     continue
                 if isinstance(self._inbox[0], Waiting):
                     await self._hear()
@@ -231,16 +229,16 @@ class Transcriber:
         """Commit, clear, reconfigure or finish. True when that was the end."""
         try:
             if order.what == "commit":
-                self._act(self._segmenter.commit(self._tail))
+                self._act(self._segmenter.commit(self._hearing.tail))
             elif order.what == "clear":
-                self._segmenter.clear(self._tail)
+                self._segmenter.clear(self._hearing.tail)
                 await self._forget()
                 self._outlet.put(Cleared())
             elif order.what == "reconfigure":
                 assert order.config is not None
                 self._act(self._segmenter.reconfigure(order.config))
             else:
-                self._act(self._segmenter.finish(self._tail))
+                self._act(self._segmenter.finish(self._hearing.tail))
                 while self._conclusions:
                     await asyncio.wait(self._conclusions)
         except InputInvalid as error:
@@ -253,7 +251,7 @@ class Transcriber:
 
     async def _hear(self) -> None:
         """Take the audio that waits, up to the next order, through voice activity and the segmenter."""
-        parts, length = [self._tail], 0
+        parts, length = [], 0
         while self._inbox and length < _TOGETHER:
             item = self._inbox[0]
             if not isinstance(item, Waiting):
@@ -261,34 +259,14 @@ class Transcriber:
             self._inbox.popleft()
             parts.append(item.samples)
             length += len(item.samples)
-        audio = np.concatenate(parts)
-        whole = len(audio) // WINDOW * WINDOW
-        if whole:
-            windows = audio[:whole].reshape(-1, WINDOW)
-            result = await self._voice(VadRequest(self._state, self._gain.apply(windows)))
-            self._state = result.state
-        self._tail = audio[whole:].copy()
+        audio, probabilities = await self._hearing.hear(np.concatenate(parts))
+        self._line.hearing = self._hearing.device_seconds
         self._backlog -= length
         self._taken.set()
-        if whole:
-            self._act(self._segmenter.push(audio[:whole], result.probabilities))
+        self._act(self._segmenter.push(audio, probabilities))
         heard = self._received - self._backlog
         while len(self._arrivals) > 1 and self._arrivals[0][0] < heard:
             self._arrivals.popleft()
-
-    async def _voice(self, request: VadRequest) -> VadResult:
-        seconds = len(request.windows) * WINDOW_SECONDS
-        while True:
-            try:
-                deadline = self._clock() + _VAD_DEADLINE + seconds / 50
-                handle = self._vad.submit(request, lane=Lane.FINAL, deadline=deadline)
-                answer: VadResult = await handle.result()
-            except Overloaded as full:
-                log.warning("voice activity waits for room: %s", full.message)
-                await asyncio.sleep(min(full.retry_after, 1.0))
-            else:
-                self._line.hearing = handle.timing.device_seconds
-                return answer
 
     async def _finals_catch_up(self) -> None:
         while sum(decoding.seconds for decoding in self._unfinished) > _UNFINISHED:
