@@ -34,14 +34,15 @@ from load.script import Line, compose
 from load.service import Running, machine, service
 from speech.models import resolve
 
-PROMPTS = """
+_NAMES = """
 all-circuits-busy-now auth-incorrect conf-noempty conf-onlyone conf-otherinparty conf-roll-callcomplete
 confbridge-has-left confbridge-leave-in confbridge-lock-out confbridge-locked confbridge-mute-out
 confbridge-participants confbridge-removed demo-moreinfo demo-nogo demo-thanks dir-nomatch enter-num-blacklist
 pbx-invalid pm-invalid-option privacy-to-blacklist-last-caller screen-callee-options to-listen-to-it transfer
 tt-allbusy tt-monkeysintro tt-somethingwrong unidentified-no-callback vm-changeto vm-leavemsg vm-newpassword
 vm-nobodyavail vm-opts vm-passchanged vm-prev vm-reachoper vm-rec-busy vm-tempremoved vm-tmpexists vm-tomakecall
-""".split()
+"""
+PROMPTS = _NAMES.split()
 LONG = 3.0
 """Seconds of voice from which on the first stable word must come before the end."""
 

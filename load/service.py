@@ -66,7 +66,7 @@ def service(url: str | None, flags: Sequence[str] = ()) -> Iterator[Running]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "gateway.cli", "serve", "--port", str(port), *flags]
     with tempfile.NamedTemporaryFile(prefix="speechlane-load-", suffix=".log") as log:
-        root = Path(__file__).parent.parent
+        root = Path(__file__).absolute().parent.parent
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=root)
         running = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
         try:
