@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,3 +48,29 @@ class Waiting:
         self._buffer[self._length : end] = samples
         self._length = end
         return True
+
+
+class Arrivals:
+    """When the samples of a stream came, in seconds of wall time."""
+
+    def __init__(self, now: float) -> None:
+        self.last = now
+        """When the newest samples came."""
+        self._ends: deque[tuple[int, float]] = deque()
+
+    def add(self, end: int, arrived: float, *, together: bool) -> None:
+        """The samples before stream position `end` came; `together` with those before them, as one."""
+        self.last = arrived
+        if together:
+            self._ends[-1] = (end, self._ends[-1][1])
+        else:
+            self._ends.append((end, arrived))
+
+    def of(self, position: int) -> float:
+        """When the sample before stream position `position` came."""
+        return next((arrived for end, arrived in self._ends if end >= position), self.last)
+
+    def forget(self, heard: int) -> None:
+        """Nobody will ask for what lies before position `heard` any more."""
+        while len(self._ends) > 1 and self._ends[0][0] < heard:
+            self._ends.popleft()

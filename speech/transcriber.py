@@ -33,7 +33,7 @@ from speech.events import (
 )
 from speech.finals import joined
 from speech.hearing import Hearing
-from speech.inbox import Order, Waiting
+from speech.inbox import Arrivals, Order, Waiting
 from speech.language import LanguageLock
 from speech.outlet import Outlet
 from speech.pieces import Closed, Idle, PartialDue, Paused, Piece, Sealed, Signal, Started, Stopped
@@ -92,8 +92,7 @@ class Transcriber:
         self._error: ServingError | None = None
         # What hearing needs.
         self._hearing = Hearing(vad, clock, Lane.FINAL, _VAD_DEADLINE)
-        self._arrivals: deque[tuple[int, float]] = deque()
-        self._last_arrival = clock()
+        self._arrivals = Arrivals(clock())
         # What is being said.
         self._newest: Decoding | None = None
         self._open: list[Decoding] = []
@@ -125,12 +124,10 @@ class Transcriber:
                 self._alive()
                 self._backlog += len(part)
                 self._received += len(part)
-                self._last_arrival = arrived
                 last = self._inbox[-1] if self._inbox else None
-                if isinstance(last, Waiting) and last.take(part, arrived):
-                    self._arrivals[-1] = (self._received, last.arrived)
-                else:
-                    self._arrivals.append((self._received, arrived))
+                together = isinstance(last, Waiting) and last.take(part, arrived)
+                self._arrivals.add(self._received, arrived, together=together)
+                if not together:
                     self._enter(Waiting(part, arrived))
 
     async def commit(self) -> None:
@@ -214,7 +211,7 @@ class Transcriber:
         while not self._inbox:
             left = None
             if self._segmenter.speaking:
-                left = self._segmenter.config.stall_timeout - (self._clock() - self._last_arrival)
+                left = self._segmenter.config.stall_timeout - (self._clock() - self._arrivals.last)
                 if left <= 0:
                     return False
             self._changed.clear()
@@ -264,9 +261,7 @@ class Transcriber:
         self._backlog -= length
         self._taken.set()
         self._act(self._segmenter.push(audio, probabilities))
-        heard = self._received - self._backlog
-        while len(self._arrivals) > 1 and self._arrivals[0][0] < heard:
-            self._arrivals.popleft()
+        self._arrivals.forget(self._received - self._backlog)
 
     async def _finals_catch_up(self) -> None:
         while sum(decoding.seconds for decoding in self._unfinished) > _UNFINISHED:
@@ -282,27 +277,20 @@ class Transcriber:
                 case Started(utterance, at):
                     self._outlet.put(SpeechStarted(utterance, at / SAMPLE_RATE))
                 case PartialDue(piece, _, at):
-                    self._decoding(piece).due(signal, self._arrival(at))
+                    self._decoding(piece).due(signal, self._arrivals.of(at))
                 case Paused(piece, samples):
                     self._decoding(piece).pause(samples)
                 case Sealed(piece, samples, last):
-                    arrived = self._arrival(piece.position(piece.length))
+                    arrived = self._arrivals.of(piece.position(piece.length))
                     self._decoding(piece).seal(samples, arrived, goes_on=not last)
                 case Stopped(utterance, at):
                     self._outlet.put(SpeechStopped(utterance, at / SAMPLE_RATE))
                 case Closed(utterance, start, end, reason):
                     closed = Committed(utterance, start / SAMPLE_RATE, end / SAMPLE_RATE, reason)
                     self._outlet.put(closed)
-                    self._conclude(closed, self._arrival(end))
+                    self._conclude(closed, self._arrivals.of(end))
                 case Idle(start, end):
                     self._outlet.put(IdleTimeout(start / SAMPLE_RATE, end / SAMPLE_RATE))
-
-    def _arrival(self, at: int) -> float:
-        """Wall time at which the sample before stream position `at` came."""
-        for end, arrived in self._arrivals:
-            if end >= at:
-                return arrived
-        return self._last_arrival
 
     def _decoding(self, piece: Piece) -> Decoding:
         if self._newest is None or self._newest.piece is not piece:
