@@ -21,17 +21,8 @@ import numpy as np
 from speech.asr import SAMPLE_RATE, Samples
 from speech.config import StreamConfig, checked
 from speech.decoding import Decoding, Line
-from speech.events import (
-    Cleared,
-    Committed,
-    Event,
-    Failed,
-    Final,
-    IdleTimeout,
-    SpeechStarted,
-    SpeechStopped,
-)
-from speech.finals import joined
+from speech.events import Cleared, Committed, Event, IdleTimeout, SpeechStarted, SpeechStopped
+from speech.finals import ending
 from speech.hearing import Hearing
 from speech.inbox import Arrivals, Order, Waiting
 from speech.language import LanguageLock
@@ -311,20 +302,13 @@ class Transcriber:
             await asyncio.wait([decoding.spoken for decoding in decodings])
         self._unfinished.difference_update(decodings)
         self._line.said.discard(closed.utterance)
-        failures = [error for decoding in decodings if (error := decoding.spoken.exception()) is not None]
-        event: Final | Failed
-        if failures:
-            error = failures[0]
-            assert isinstance(error, ServingError)
-            event = Failed(closed.utterance, error)
-        else:
-            event = joined(
-                closed,
-                [decoding.spoken.result() for decoding in decodings],
-                kept_language=(self._line.lock.current if self._line.lock else None) or "",
-                lag=max(self._clock() - arrived, 0.0),
-                model_seconds=decodings[-1].model_seconds if decodings else 0.0,
-            )
+        event = ending(
+            closed,
+            [decoding.spoken for decoding in decodings],
+            kept_language=(self._line.lock.current if self._line.lock else None) or "",
+            lag=max(self._clock() - arrived, 0.0),
+            model_seconds=decodings[-1].model_seconds if decodings else 0.0,
+        )
         self._outlet.put(event, turn)
         self._outlet.end(turn)
 
