@@ -7,7 +7,8 @@ and a tail of speech that got no words is decoded once more by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transc
 from speech.events import Committed, Final, Token, Word
 from speech.language import CONFIDENT, LanguageLock
 from speech.pieces import Piece, quietest, voiced
+from workers.errors import ServingError
 
 _NOTHING = 0.1
 """Seconds of voice under which nothing was said: a click, a breath."""
@@ -115,8 +117,19 @@ def _where_voice_was(piece: Piece, transcript: Transcript) -> Transcript:
     return replace(transcript, text="".join(word.text for word in kept).strip(), words=kept, tokens=())
 
 
-def joined(closed: Committed, parts: list[Spoken], *, kept_language: str, lag: float, model_seconds: float) -> Final:
-    """The final of an utterance from those of its pieces."""
+def ending(
+    closed: Committed,
+    pieces: Sequence[Future[Spoken]],
+    *,
+    kept_language: str,
+    lag: float,
+    model_seconds: float,
+) -> Final | Failed:
+    """The one end of an utterance, from those of its pieces."""
+    for error in filter(None, (piece.exception() for piece in pieces)):
+        assert isinstance(error, ServingError)
+        return Failed(closed.utterance, error)
+    parts = [piece.result() for piece in pieces]
     said = [part for part in parts if part.text]
     weights = [max(part.speech, 0.1) for part in said]
     return Final(
