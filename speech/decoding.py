@@ -186,6 +186,8 @@ class Decoding:
             if partials is not None:
                 partials.cancel()
                 await asyncio.wait({partials})
+            # What was cancelled lives on in tracebacks and tasks for a while; tens of megabytes must not.
+            piece.audio.cache = None
             self.piece = self._samples = None
             self.seconds = 0.0
             self._line.outlet.end(self._turn)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transcript
-from speech.events import Committed, Final, Token, Word
+from speech.events import Committed, Failed, Final, Token, Word
 from speech.language import CONFIDENT, LanguageLock
 from speech.pieces import Piece, quietest, voiced
 from workers.errors import ServingError

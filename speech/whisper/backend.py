@@ -89,11 +89,10 @@ class WhisperBackend:
     def discard(self, job: Job) -> None:
         """Let go of the job's tensors; an utterance's caches live as long as the utterance."""
         job.encoding = job.sequence = job.generation = None
-        if isinstance(job.request, PartialRequest):
-            cache = job.request.utterance.cache
-            if cache is not None and cache.owner is job:
-                # Else utterance, cache and job hold each other: 35 MB until the garbage collector comes by.
-                cache.owner = None
+        # Else the last partial and the caches hold each other: 35 MB until the garbage collector comes by.
+        cache, job.cache = job.cache, None
+        if cache is not None and cache.owner is job:
+            cache.owner = None
 
     def close(self) -> None:
         """Free the weights and the frozen silences."""
@@ -136,7 +135,7 @@ class WhisperBackend:
         out: list[StepResult] = [More() for _ in jobs]
         ready: list[tuple[int, Job, Feed]] = []
         for n, job in enumerate(jobs):
-            if isinstance(job.request, PartialRequest) and job.request.utterance.cache.owner is not job:
+            if job.cache is not None and job.cache.owner is not job:
                 out[n] = Cancelled("replaced by a newer partial of the same utterance")
                 continue
             ready.append((n, job, self._feed(job)))
@@ -184,7 +183,7 @@ class WhisperBackend:
                 timestamps=options.timestamps,
                 sot=sot,
             )
-        known = request.utterance.cache.hypothesis
+        known = job.cache.hypothesis if job.cache is not None else ()
         stable = request.stable
         draft = known[len(stable) :] if known[: len(stable)] == stable else ()
         return Generation(job.sequence, self._rules, prompt, cap=cap, forced=stable, draft=draft)
@@ -194,8 +193,8 @@ class WhisperBackend:
         assert g is not None
         if isinstance(request, PartialRequest):
             answer = results.hypothesis(g, self.vocabulary, job.language)
-            cache = request.utterance.cache
-            cache.hypothesis, cache.language = (*request.stable, *answer.tokens), job.language
+            assert job.cache is not None
+            job.cache.hypothesis, job.cache.language = (*request.stable, *answer.tokens), job.language
             return Done(answer)
         temperatures = request.options.temperatures
         temperature = temperatures[len(job.attempts)]

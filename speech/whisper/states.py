@@ -42,6 +42,8 @@ class Job:
     request: PartialRequest | FinalRequest
     samples: Samples
     frames: int
+    cache: Cache | None = None
+    """Of a partial's utterance, which may let go of it in the middle of a step."""
     encoding: Encoding | None = None
     sequence: Sequence | None = None
     generation: Generation | None = None
@@ -90,7 +92,7 @@ def begin_encoding(job: Job, encoder: Encoder, bank: MelFilter, cross: Callable[
             job.request.utterance.cache = cache
         else:
             cache.mel.extend(job.samples)
-        cache.owner = job
+        cache.owner, job.cache = job, cache
         mel, floor, kv, lo = cache.mel, cache.floor, cache.kv, first_row(cache)
     begin, end = encoder.context(lo, job.frames)
     x = encoder.stem(mel.window(2 * begin, 2 * end), begin, lo, job.frames)
@@ -105,7 +107,8 @@ def end_encoding(job: Job, own: Tensor, frozen: Tensor, new_sequence: Callable[[
         whole = torch.cat([own, frozen[:, :, :, e.hi :]], 3) if e.hi < FRAMES else own
         job.sequence = new_sequence(whole)
     else:
-        cache = job.request.utterance.cache
+        cache = job.cache
+        assert cache is not None
         cache.cross[:, :, :, e.lo : e.hi] = own
         cache.encoded = e.hi
         cache.sequence = cache.sequence or new_sequence(cache.cross)
