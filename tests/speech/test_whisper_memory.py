@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 
 from speech.asr import SAMPLE_RATE, DecodeOptions, PartialRequest, Utterance
+from speech.config import StreamConfig
+from speech.events import Partial
+from speech.whisper.states import Cache
+from tests.speech.stages import stage
 from tests.speech.whisper_models import backend, recording
 from workers.backend import Done
+
+
+def kept() -> list[Cache]:
+    """The caches of utterances that are still somewhere."""
+    return [each for each in gc.get_objects() if isinstance(each, Cache)]
 
 
 def test_caches_are_freed_with_the_utterance() -> None:
@@ -27,3 +37,24 @@ def test_caches_are_freed_with_the_utterance() -> None:
         assert [cache() for cache in caches] == [None, None]
     finally:
         gc.enable()
+
+
+async def test_a_stream_that_is_left_in_mid_word_frees_its_caches() -> None:
+    played = stage(backend.__wrapped__())  # closing it closes the model, which others share
+    gc.collect()
+    gc.disable()
+    try:
+        stream = played.stream(StreamConfig("tiny.en", DecodeOptions(language="en")))
+        reading = asyncio.create_task(anext(event async for event in stream.events() if isinstance(event, Partial)))
+        await stream.append(recording("austen-0880.wav")[: 3 * SAMPLE_RATE // 2])
+        await asyncio.wait_for(reading, 30)
+        assert kept()
+        await stream.close()
+        for _ in range(100):
+            if not kept():
+                break
+            await asyncio.sleep(0.05)  # the device's thread frees what the last step left
+        assert not kept()
+    finally:
+        gc.enable()
+        played.close()
