@@ -62,9 +62,8 @@ def test_promises_that_are_broken_are_seen() -> None:
 
 
 def test_words_are_compared() -> None:
-    assert word_errors([("Hello there, world.", "hello there world"), ("red green blue white", "red green black white")]) == (
-        pytest.approx(100 / 7)
-    )
+    pairs = [("Hello there, world.", "hello there world"), ("red green blue white", "red green black white")]
+    assert word_errors(pairs) == pytest.approx(100 / 7)
     assert taken_back("Hello There,", "hello there world") == (0, 2)
     assert taken_back("hello their", "hello there world") == (1, 2)
     assert taken_back("there", "hello there world") == (1, 1)
