@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; } p.note { c
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .5rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; }
+table { font-size: 13px; } td { white-space: nowrap; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px; }
 svg .axis { stroke: var(--line); }
 """
@@ -63,6 +65,7 @@ def lines(series: Mapping[str, Sequence[tuple[float, float]]], across: str, up: 
     if not points:
         return ""
     most_x, most_y = max(x for x, _ in points) or 1, max(y for _, y in points) * 1.1 or 1
+    most_y = math.ceil(most_y / 100) * 100
     width, height = WIDTH - LEFT - 10, HEIGHT - BOTTOM - 10
 
     def place(x: float, y: float) -> tuple[float, float]:

@@ -66,16 +66,20 @@ def compose(clips: Sequence[Clip], *, rate: int, lead: float = 0.3, pauses: Iter
 def conversation(clips: Sequence[Clip], seconds: float, seed: int, *, rate: int) -> Script:
     """About `seconds` of recordings in random order, with pauses of 1 to 2 s and a random start."""
     chance = random.Random(seed)
-    lead, pauses = chance.uniform(0.2, 3.0), []
+    lead = chance.uniform(0.2, 3.0)
     chosen: list[Clip] = []
-    length = lead + ENDING
-    while True:
+    pauses: list[float] = []
+    length, before = lead + ENDING, -1
+    while before != len(chosen):  # until a whole round of them has none that still fits
+        before = len(chosen)
         for clip in chance.sample(list(clips), len(clips)):
-            pauses.append(chance.uniform(1.0, 2.0))
-            length += len(_audio(clip.path, rate)) / rate + pauses[-1]
-            if chosen and length > seconds:
-                return compose(chosen, rate=rate, lead=lead, pauses=iter(pauses))
-            chosen.append(clip)
+            pause = chance.uniform(1.0, 2.0)
+            took = len(_audio(clip.path, rate)) / rate + pause
+            if length + took <= seconds or not chosen:
+                chosen.append(clip)
+                pauses.append(pause)
+                length += took
+    return compose(chosen, rate=rate, lead=lead, pauses=iter(pauses))
 
 
 def _silence(seconds: float, rate: int) -> NDArray[np.int16]:
