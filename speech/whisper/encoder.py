@@ -2,7 +2,8 @@
 
 Whisper always attends over 1,500 frames (30 s). The padding after the speech is the same silence every time, so its
 keys, values and final states are computed once ("frozen") per level of that silence, and only the frames of the
-speech are ever run: their queries attend over their own keys and values followed by the frozen ones. While an
+speech are ever run: their queries attend over their own keys and values followed by the frozen ones. In a final, a
+few frames of the padding are run as well, which tell how the speech changes the others (probes.py). While an
 utterance grows, the frames already encoded stay as they are but for the newest (`REDO`), so that a partial costs the
 same at second 1 and at second 25. Several utterances run together: their rows are packed for the dense layers, and
 each attends over its own keys, so nothing is padded and no utterance sees another.
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from speech.whisper.dense import dense
 from speech.whisper.features import MEL_FRAMES
+from speech.whisper.probes import Probes
 from speech.whisper.weights import Checkpoint
 
 FRAMES = MEL_FRAMES // 2
@@ -47,9 +49,10 @@ class Frozen:
 
 @dataclass(slots=True)
 class Encoding:
-    """Frames [lo, hi) of one utterance on their way through the layers. `x` is (hi - lo, dim).
+    """Frames [lo, hi) of one utterance on their way through the layers. `x` is (hi - lo, dim), then the probes' rows.
 
-    `kv` is the utterance's own buffer like Frozen.kv, kept between partials; None for a final, which needs no past.
+    `kv` is the utterance's own buffer like Frozen.kv, kept between partials; None for a final, which needs no past
+    but has probes of its padding, where there is any.
     """
 
     x: Tensor
@@ -57,6 +60,7 @@ class Encoding:
     hi: int
     floor: float
     kv: Tensor | None = None
+    probes: Probes | None = None
     layer: int = 0
 
 
@@ -109,6 +113,17 @@ class Encoder:
         x = F.gelu(F.conv1d(x, w["encoder/conv2/weight"], w["encoder/conv2/bias"], stride=2, padding=1))
         return x[0].t()[lo - begin : hi - begin] + self._positions[lo:hi]
 
+    def with_probes(self, x: Tensor, mel_floor: float, floor: float) -> Encoding:
+        """The encoding of a whole utterance, rows `x` (n, dim) from frame 0, with probes of the padding behind it."""
+        n = len(x)
+        if n == FRAMES:
+            return Encoding(x, 0, n, floor)
+        probes = Probes.over(n, FRAMES, self.device)
+        width = 2 * _CONTEXT + 1
+        silence = torch.full((self.mels, 2 * width), mel_floor)
+        still = self.stem(silence, 0, _CONTEXT, _CONTEXT + 1) - self._positions[_CONTEXT]
+        return Encoding(torch.cat([x, still + self._positions[probes.positions]]), 0, n, floor, probes=probes)
+
     @staticmethod
     def context(lo: int, hi: int) -> tuple[int, int]:
         """The encoder frames whose mel the stem needs to give rows [lo, hi)."""
@@ -117,7 +132,7 @@ class Encoder:
     def run(self, batch: Sequence[Encoding], layers: int) -> None:
         """Take every encoding of `batch` (all at the same layer) through the next `layers` layers."""
         first = batch[0].layer
-        sizes = [e.hi - e.lo for e in batch]
+        sizes = [len(e.x) for e in batch]
         x = torch.cat([e.x for e in batch])
         for i in range(first, first + layers):
             x = self._layer(i, x, batch, sizes)
@@ -162,9 +177,9 @@ class Encoder:
             e.kv[i, 0, :, e.lo : e.hi] = k
             e.kv[i, 1, :, e.lo : e.hi] = v
             k, v = e.kv[i]
-        elif e.hi < FRAMES:
-            silent = self._frozen[e.floor].kv[i]
-            k, v = torch.cat([k, silent[0, :, e.hi :]], 1), torch.cat([v, silent[1, :, e.hi :]], 1)
+        elif e.probes is not None:
+            frozen = self._frozen[e.floor].kv[i]
+            k, v = e.probes.pad(k, frozen[0]), e.probes.pad(v, frozen[1])
         out = F.scaled_dot_product_attention(q[None], k[None], v[None])
         return out[0].transpose(0, 1).reshape(-1, self.dim)
 
