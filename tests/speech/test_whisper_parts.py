@@ -16,8 +16,9 @@ from speech.models import resolve
 from speech.whisper import alignment, weights
 from speech.whisper.decoder import Feed, Sequence
 from speech.whisper.dense import Int8, Plain
-from speech.whisper.encoder import FRAMES, Encoding
+from speech.whisper.encoder import FRAMES, Encoding, floor_of, frames_of
 from speech.whisper.features import MEL_FRAMES, LogMel, MelFilter
+from speech.whisper.probes import COUNT, Probes
 from speech.whisper.rules import Rules, looping, token_cap
 from tests.speech.whisper_models import backend, recording, reference
 
@@ -167,3 +168,34 @@ def test_timestamps_come_in_pairs_and_never_go_back(seed: int) -> None:
     assert times == sorted(times)
     for three in zip(made, made[1:], made[2:], strict=False):
         assert not all(t >= rules.timestamps for t in three), "three timestamps in a row"
+
+
+@pytest.mark.parametrize("first", [0, 60, 1400, 1490, 1498, 1499])
+def test_probes_carry_a_change_to_all_the_padding(first: int) -> None:
+    probes = Probes.over(first, FRAMES, "cpu")
+    assert len(probes.positions.unique()) == len(probes.positions) == min(COUNT, FRAMES - first)
+    assert (int(probes.positions[0]), int(probes.positions[-1])) == (first, FRAMES - 1)
+    frozen, own = torch.randn(2, 3, FRAMES, 4), torch.randn(2, 3, first, 4)
+    line = torch.arange(FRAMES)[:, None] * torch.tensor([0.0, 0.01, -0.02, 1.0]) + 5
+    truth = torch.cat([own, (frozen + line)[..., first:, :]], -2)
+    computed = torch.cat([own, truth[..., probes.positions, :]], -2)
+    assert torch.allclose(probes.pad(computed, frozen), truth, atol=1e-2)
+
+
+def test_probes_bring_the_padding_nearer_to_the_full_windows() -> None:
+    samples, encoder = recording("austen-0880.wav"), backend()._encoder
+    mel = LogMel(MelFilter(80))
+    mel.extend(samples)
+    n, floor = frames_of(len(samples)), floor_of(mel.floor)
+    frozen = encoder.frozen(floor)
+    with torch.inference_mode():
+        whole = Encoding(encoder.stem(mel.window(0, MEL_FRAMES), 0, 0, FRAMES), 0, FRAMES, floor)
+        encoder.run([whole], encoder.layers)
+        begin, end = encoder.context(0, n)
+        e = encoder.with_probes(encoder.stem(mel.window(2 * begin, 2 * end), begin, 0, n), mel.floor, floor)
+        encoder.run([e], encoder.layers)
+        assert e.probes is not None
+        states = e.probes.pad(e.x[None], frozen.states[None])[0]
+    deaf = (frozen.states[n:] - whole.x[n:]).norm()
+    assert (states[n:] - whole.x[n:]).norm() < 0.3 * deaf
+    assert (states[:n] - whole.x[:n]).norm() < 0.02 * whole.x[:n].norm()
