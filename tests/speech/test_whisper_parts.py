@@ -197,5 +197,5 @@ def test_probes_bring_the_padding_nearer_to_the_full_windows() -> None:
         assert e.probes is not None
         states = e.probes.pad(e.x[None], frozen.states[None])[0]
     deaf = (frozen.states[n:] - whole.x[n:]).norm()
-    assert (states[n:] - whole.x[n:]).norm() < 0.3 * deaf
-    assert (states[:n] - whole.x[:n]).norm() < 0.02 * whole.x[:n].norm()
+    assert (states[n:] - whole.x[n:]).norm() < 0.6 * deaf
+    assert (states[:n] - whole.x[:n]).norm() < 0.05 * whole.x[:n].norm()
