@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -119,15 +119,24 @@ def _check_origin(request: web.BaseRequest) -> None:
     A page elsewhere could open a WebSocket to 127.0.0.1, or rebind its own host name to it; so the Host must be a
     loopback one, and an Origin, which browsers always send here, the same host.
     """
-    host = urlsplit(f"//{request.host}")
-    if not _names_loopback(host.hostname):
+    host = _authority(f"//{request.host}")
+    if host is None or not _names_loopback(host.hostname):
         raise Forbidden(
             f"Without an API key this service answers to localhost and 127.0.0.1 only, not to {request.host}. "
             "Configure api_keys to use it under another name."
         )
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != host.netloc:
+    page = _authority(origin) if origin is not None else host
+    if page is None or page.netloc != host.netloc:
         raise Forbidden(f"Pages of {origin} may not use this service without an API key. Configure api_keys.")
+
+
+def _authority(url: str) -> SplitResult | None:
+    """The parts of a URL, or None for one that is none: a host in brackets that is no IPv6 address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 def _names_loopback(host: str | None) -> bool:

@@ -74,6 +74,9 @@ def test_without_keys_this_machine_may_ask(host: str) -> None:
         ("rebound.example:8700", "http://rebound.example:8700"),
         ("rebound.example:8700", None),
         ("localhost.evil.example", None),
+        ("[::1", None),
+        ("[localhost]", None),
+        ("127.0.0.1:8700", "http://[127.0.0.1:8700"),
     ],
 )
 def test_without_keys_foreign_pages_and_rebound_names_are_refused(host: str, origin: str | None) -> None:
