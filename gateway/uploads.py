@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from workers.errors import InputInvalid, InputTooLarge
+from workers.errors import InputInvalid, InputTooLarge, ServingError
 
 MEMORY_BYTES = 8 * 1024 * 1024
 """A file larger than this is kept on disk while it is read."""
@@ -22,6 +22,18 @@ FIELD_BYTES = 64 * 1024
 MAX_PARTS = 64
 FRAMING_BYTES = 1024 * 1024
 """What boundaries, headers and text fields may add to the size of the file."""
+
+STALL_SECONDS = 30.0
+"""An upload of which nothing more comes for so long is given up, for it holds one of the places for files."""
+LEAST_RATE = 2048
+"""Bytes a second that an upload has to bring after that time; speech in Opus takes this much."""
+
+
+class UploadStalled(ServingError):
+    """The client does not send its file, or hardly."""
+
+    code = "upload_stalled"
+    status = 408
 
 
 @dataclass
@@ -33,12 +45,28 @@ class Form:
     fields: dict[str, list[str]] = field(default_factory=dict)
 
 
+class Progress:
+    """Pushes `patience`, the end of the wait for an upload, back as bytes come."""
+
+    def __init__(self, patience: asyncio.Timeout) -> None:
+        self._patience = patience
+        self._now = asyncio.get_running_loop().time
+        self._begun = self._now()
+        self._received = 0
+
+    def made(self, size: int) -> None:
+        """`size` more bytes have come."""
+        self._received += size
+        slowest = self._begun + self._received / LEAST_RATE
+        self._patience.reschedule(min(self._now(), slowest) + STALL_SECONDS)
+
+
 @asynccontextmanager
 async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterator[Form]:
     """The request's form; its file is deleted when the context ends.
 
-    Raises `InputTooLarge` as soon as the limit is passed (before reading, when the length is announced) and
-    `InputInvalid` for anything that is not a form with one part called `file`.
+    Raises `InputTooLarge` as soon as the limit is passed (before reading, when the length is announced),
+    `InputInvalid` for anything that is not a form with one part called `file`, and `UploadStalled`.
     """
     if request.content_type != "multipart/form-data":
         raise InputInvalid("Send the request as multipart/form-data with the recording in the part 'file'.")
@@ -47,7 +75,12 @@ async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterat
     with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
         form = Form(cast(BinaryIO, file))
         try:
-            await _read_parts(request, form, max_file_bytes)
+            async with asyncio.timeout(STALL_SECONDS) as patience:
+                await _read_parts(request, form, max_file_bytes, Progress(patience))
+        except TimeoutError:
+            raise UploadStalled(
+                f"The upload stalled: nothing came for {STALL_SECONDS:g} s, or less than {LEAST_RATE} bytes a second."
+            ) from None
         except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
             raise InputInvalid(f"The multipart form is malformed: {error}") from error
         if form.size is None:
@@ -58,7 +91,7 @@ async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterat
         yield form
 
 
-async def _read_parts(request: web.Request, form: Form, max_file_bytes: int) -> None:
+async def _read_parts(request: web.Request, form: Form, max_file_bytes: int, progress: Progress) -> None:
     reader = await request.multipart()
     count = 0
     while (part := await reader.next()) is not None:
@@ -69,16 +102,17 @@ async def _read_parts(request: web.Request, form: Form, max_file_bytes: int) -> 
             raise InputInvalid("Every part of the form needs a name, and parts cannot be nested.")
         name = part.name.removesuffix("[]")
         if name != "file":
-            form.fields.setdefault(name, []).append(await _read_text(part, name))
+            form.fields.setdefault(name, []).append(await _read_text(part, name, progress))
         elif form.size is not None:
             raise InputInvalid("Send one file a request.", param="file")
         else:
-            form.size = await _read_file(part, form.file, max_file_bytes)
+            form.size = await _read_file(part, form.file, max_file_bytes, progress)
 
 
-async def _read_file(part: BodyPartReader, file: BinaryIO, max_bytes: int) -> int:
+async def _read_file(part: BodyPartReader, file: BinaryIO, max_bytes: int, progress: Progress) -> int:
     size = 0
     while chunk := await part.read_chunk(CHUNK_BYTES):
+        progress.made(len(chunk))
         size += len(chunk)
         if size > max_bytes:
             raise _too_large(max_bytes)
@@ -89,9 +123,10 @@ async def _read_file(part: BodyPartReader, file: BinaryIO, max_bytes: int) -> in
     return size
 
 
-async def _read_text(part: BodyPartReader, name: str) -> str:
+async def _read_text(part: BodyPartReader, name: str, progress: Progress) -> str:
     value = bytearray()
     while chunk := await part.read_chunk(FIELD_BYTES):
+        progress.made(len(chunk))
         value += chunk
         if len(value) > FIELD_BYTES:
             raise InputTooLarge(f"{name} is longer than {FIELD_BYTES} bytes.", param=name)

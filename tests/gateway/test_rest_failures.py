@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from gateway import uploads
 from gateway.app import build_app
 from gateway.settings import load_settings
 from speech.asr import DecodeOptions, Samples
@@ -125,16 +126,43 @@ async def _read_all(api: openai.AsyncOpenAI, file: Path, stream: bool) -> None:
 
 async def test_a_client_that_goes_away_in_mid_upload_frees_its_place() -> None:
     async with serving(FailingEngine(0, None)) as (client, _):
-        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-        writer.write(
-            b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
-            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
-            b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF'
-        )
-        while "speechlane_files 1.0" not in await (await client.get("/metrics")).text():
-            await asyncio.sleep(0.02)
+        reader, writer = await _begin_upload(client)
         writer.transport.abort()
-        async with asyncio.timeout(5):
-            while "speechlane_files 0.0" not in await (await client.get("/metrics")).text():
-                await asyncio.sleep(0.02)
+        await _no_file_is_open(client)
         del reader
+
+
+@pytest.mark.parametrize("dripping", [False, True])
+async def test_an_upload_that_stalls_is_given_up_and_frees_its_place(
+    monkeypatch: pytest.MonkeyPatch, dripping: bool
+) -> None:
+    monkeypatch.setattr(uploads, "STALL_SECONDS", 0.5)
+    async with serving(FailingEngine(0, None)) as (client, _):
+        reader, writer = await _begin_upload(client)
+        answer = asyncio.create_task(reader.readuntil(b"}"))
+        while dripping and not answer.done():
+            writer.write(b"a")
+            await asyncio.sleep(0.05)
+        head, _, body = (await asyncio.wait_for(answer, 10)).partition(b"\r\n\r\n")
+        assert b" 408 " in head.splitlines()[0] and b"upload_stalled" in body
+        await _no_file_is_open(client)
+        writer.close()
+
+
+async def _begin_upload(client: Client) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """An upload of which the first bytes have come."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF'
+    )
+    while "speechlane_files 1.0" not in await (await client.get("/metrics")).text():
+        await asyncio.sleep(0.02)
+    return reader, writer
+
+
+async def _no_file_is_open(client: Client) -> None:
+    async with asyncio.timeout(5):
+        while "speechlane_files 0.0" not in await (await client.get("/metrics")).text():
+            await asyncio.sleep(0.02)
