@@ -35,7 +35,7 @@ from speech.whisper import weights
 from speech.whisper.backend import WhisperBackend
 from speech.whisper.encoder import FRAMES, Encoding
 from speech.whisper.features import LogMel
-from speech.whisper.profile import Precision
+from speech.whisper.profile import PROVEN_PROBES, Precision
 from workers.backend import Done
 
 
@@ -116,15 +116,17 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=200, help="how many recordings")
     parser.add_argument("--encoder", default="float32", help="precision of the encoder")
     parser.add_argument("--decoder", default="float32", help="precision of the decoder")
+    parser.add_argument("--probes", type=int, help="probes of the padding in finals (default: as the service does)")
     parser.add_argument("--no-partials", action="store_true", help="skip the incremental rows (quicker)")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     folder = resolve(args.model).directory
     checkpoint = weights.load(folder)
+    probes = args.probes if args.probes is not None else PROVEN_PROBES.get(args.model, 0)
     reference = WhisperBackend(args.model, checkpoint, folder, Precision())
     reference.load("cpu")
-    backend = WhisperBackend(args.model, checkpoint, folder, Precision(args.encoder, args.decoder))
+    backend = WhisperBackend(args.model, checkpoint, folder, Precision(args.encoder, args.decoder), probes)
     backend.load("cpu")
     normal = EnglishTextNormalizer() if args.language == "en" else BasicTextNormalizer()
     options = DecodeOptions(language=args.language, temperatures=(0.0,))

@@ -226,13 +226,19 @@ class Engine:
 
 
 def _device_names(wanted: str) -> list[str]:
-    if wanted != "cuda":
-        torch.device(wanted)
+    if wanted == "cpu":
         return [wanted]
+    kind, _, number = wanted.partition(":")
+    if kind != "cuda" or (":" in wanted and not number.isdecimal()):
+        raise ValueError(f'there is no device "{wanted}"; use "cpu", "cuda:0" or, for every GPU, "cuda"')
     count = torch.cuda.device_count()
     if not count:
-        raise ValueError('device "cuda" was asked for, but torch sees no GPU; use "cpu"')
-    return [f"cuda:{n}" for n in range(count)]
+        raise ValueError(f'device "{wanted}" was asked for, but torch sees no GPU; use "cpu"')
+    if not number:
+        return [f"cuda:{n}" for n in range(count)]
+    if int(number) >= count:
+        raise ValueError(f'device "{wanted}" was asked for, but there is only cuda:0 to cuda:{count - 1}')
+    return [wanted]
 
 
 def _memory(device: str) -> float:
@@ -259,11 +265,12 @@ def _load(
         info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
         return info, lambda interval, partials: _REFERENCE_SHARE
     checkpoint = weights.load(found.directory)
+    probes = profile.PROVEN_PROBES.get(found.name, 0)
     for device in devices:
         chosen = profile.choose(checkpoint, found.name, device.torch_device, settings.threads, settings.profiles)
         if device.torch_device == "cpu":
             torch.set_num_threads(chosen.threads)
-        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision)
+        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision, probes)
         device.add(backend)
     log.info("%s: encoder %s, decoder %s, %d threads", found.name, chosen.precision.encoder,
              chosen.precision.decoder, chosen.threads)  # fmt: skip

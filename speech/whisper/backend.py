@@ -33,7 +33,7 @@ ROWS_PER_STEP = 1500
 class WhisperBackend:
     """One CTranslate2 Whisper model in torch on one device."""
 
-    def __init__(self, name: str, checkpoint: Checkpoint, folder: Path, precision: Precision) -> None:
+    def __init__(self, name: str, checkpoint: Checkpoint, folder: Path, precision: Precision, probes: int = 0) -> None:
         self.spec = Spec("asr", name, precision=f"{precision.encoder}/{precision.decoder}")
         self.limits = Limits(
             items=64,
@@ -41,7 +41,7 @@ class WhisperBackend:
             resident_bytes=_weight_bytes(checkpoint) + len(floors()) * _window_bytes(checkpoint),
             task_bytes=_window_bytes(checkpoint),
         )
-        self._checkpoint, self._precision = checkpoint, precision
+        self._checkpoint, self._precision, self._probes = checkpoint, precision, probes
         # The English vocabularies lack the language tokens' block of the multilingual ones.
         self.vocabulary = Vocabulary(folder, multilingual=checkpoint.vocabulary >= 51865)
         self._cross: dict[float, Tensor] = {}
@@ -50,7 +50,7 @@ class WhisperBackend:
         """Build both halves on `device`, compute the frozen silences, and run a first utterance."""
         checkpoint = self._checkpoint
         self._bank = MelFilter(checkpoint.mels)
-        self._encoder = Encoder(checkpoint, self._precision.encoder, device)
+        self._encoder = Encoder(checkpoint, self._precision.encoder, device, self._probes)
         self._decoder = Decoder(checkpoint, self._precision.decoder, device)
         self._rules = Rules.of(self.vocabulary.english, checkpoint.vocabulary, device)
         self._cross = {}

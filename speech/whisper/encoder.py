@@ -52,7 +52,7 @@ class Encoding:
     """Frames [lo, hi) of one utterance on their way through the layers. `x` is (hi - lo, dim), then the probes' rows.
 
     `kv` is the utterance's own buffer like Frozen.kv, kept between partials; None for a final, which needs no past
-    but has probes of its padding, where there is any.
+    but may have probes of its padding.
     """
 
     x: Tensor
@@ -84,7 +84,7 @@ def frames_of(samples: int) -> int:
 class Encoder:
     """The encoder of one checkpoint on one device."""
 
-    def __init__(self, weights: Checkpoint, precision: str, device: str) -> None:
+    def __init__(self, weights: Checkpoint, precision: str, device: str, probes: int = 0) -> None:
         w = {name: t.to(device) for name, t in weights.tensors.items() if name.startswith("encoder/")}
         parts = ("self_attention/linear_0", "self_attention/linear_1", "ffn/linear_0", "ffn/linear_1")
         self.layers, self.heads, self.dim, self.mels = (
@@ -94,6 +94,7 @@ class Encoder:
             weights.mels,
         )
         self.device = device
+        self.probes = probes
         self._w = {name: t for name, t in w.items() if not name.rpartition("/")[0].endswith(parts)}
         self._positions = w["encoder/position_encodings/encodings"]
         self._dense = {
@@ -113,12 +114,12 @@ class Encoder:
         x = F.gelu(F.conv1d(x, w["encoder/conv2/weight"], w["encoder/conv2/bias"], stride=2, padding=1))
         return x[0].t()[lo - begin : hi - begin] + self._positions[lo:hi]
 
-    def with_probes(self, x: Tensor, mel_floor: float, floor: float) -> Encoding:
-        """The encoding of a whole utterance, rows `x` (n, dim) from frame 0, with probes of the padding behind it."""
+    def whole(self, x: Tensor, mel_floor: float, floor: float) -> Encoding:
+        """The encoding of a whole utterance from its rows `x` (n, dim), with probes of the padding behind them."""
         n = len(x)
-        if n == FRAMES:
+        if n == FRAMES or not self.probes:
             return Encoding(x, 0, n, floor)
-        probes = Probes.over(n, FRAMES, self.device)
+        probes = Probes.over(n, FRAMES, self.probes, self.device)
         width = 2 * _CONTEXT + 1
         silence = torch.full((self.mels, 2 * width), mel_floor)
         still = self.stem(silence, 0, _CONTEXT, _CONTEXT + 1) - self._positions[_CONTEXT]
@@ -180,6 +181,9 @@ class Encoder:
         elif e.probes is not None:
             frozen = self._frozen[e.floor].kv[i]
             k, v = e.probes.pad(k, frozen[0]), e.probes.pad(v, frozen[1])
+        elif e.hi < FRAMES:
+            frozen = self._frozen[e.floor].kv[i]
+            k, v = torch.cat([k, frozen[0, :, e.hi :]], 1), torch.cat([v, frozen[1, :, e.hi :]], 1)
         out = F.scaled_dot_product_attention(q[None], k[None], v[None])
         return out[0].transpose(0, 1).reshape(-1, self.dim)
 

@@ -3,6 +3,8 @@
 Frozen padding has never attended to the speech in front of it. How hearing it changes the silence varies slowly with
 the position, so in every layer a few silent frames ("probes"), spread over the padding, run along with the speech;
 what they differ by from their frozen selves is carried over to all frames between them.
+
+It holds for some models only: in others the change is rough, and probes do harm (docs/whisper.md).
 """
 
 from __future__ import annotations
@@ -11,8 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-COUNT = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Probes:
     weights: Tensor
 
     @classmethod
-    def over(cls, first: int, last: int, device: str) -> Probes:
-        """Probes for the padding frames [first, last), `COUNT` of them or all there are."""
-        count = min(COUNT, last - first)
+    def over(cls, first: int, last: int, count: int, device: str) -> Probes:
+        """Probes for the padding frames [first, last), `count` of them or all there are."""
+        count = min(count, last - first)
         positions = torch.linspace(first, last - 1, count).round().long()
         frames = torch.arange(first, last)
         right = torch.searchsorted(positions, frames).clamp(min(1, count - 1))

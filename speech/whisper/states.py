@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from speech.asr import SAMPLE_RATE, FinalRequest, PartialRequest, Samples
-from speech.whisper import probes
 from speech.whisper.decoder import Sequence
 from speech.whisper.encoder import FRAMES, REDO, Encoder, Encoding, floor_of, frames_of
 from speech.whisper.features import LogMel, MelFilter
@@ -59,7 +59,7 @@ class Job:
     def rows(self) -> int:
         """Encoder rows to compute: everything for a final, the newest frames for a partial."""
         if isinstance(self.request, FinalRequest):
-            return self.frames + (probes.COUNT if self.frames < FRAMES else 0)
+            return self.frames
         cache = self.request.utterance.cache
         return self.frames - first_row(cache)
 
@@ -97,7 +97,7 @@ def begin_encoding(job: Job, encoder: Encoder, bank: MelFilter, cross: Callable[
     begin, end = encoder.context(lo, job.frames)
     x = encoder.stem(mel.window(2 * begin, 2 * end), begin, lo, job.frames)
     if kv is None:
-        job.encoding = encoder.with_probes(x, mel.floor, floor)
+        job.encoding = encoder.whole(x, mel.floor, floor)
     else:
         job.encoding = Encoding(x, lo, job.frames, floor, kv)
 
@@ -107,7 +107,11 @@ def end_encoding(job: Job, own: Tensor, frozen: Tensor, new_sequence: Callable[[
     e = job.encoding
     assert e is not None
     if isinstance(job.request, FinalRequest):
-        job.sequence = new_sequence(own if e.probes is None else e.probes.pad(own, frozen))
+        if e.probes is not None:
+            own = e.probes.pad(own, frozen)
+        elif e.hi < FRAMES:
+            own = torch.cat([own, frozen[:, :, :, e.hi :]], 3)
+        job.sequence = new_sequence(own)
     else:
         cache = job.cache
         assert cache is not None

@@ -34,6 +34,8 @@ def test_frozen_padding_gives_the_full_windows_words() -> None:
     for name in FEW:
         theirs = full_window(backend(), recording(name), GREEDY)[0].text
         assert words_of(alone(name).text) == words_of(theirs), name
+        (unprobed,) = run(FinalRequest(recording(name), GREEDY), probes=0)
+        assert words_of(unprobed.text) == words_of(theirs), name
 
 
 def test_the_precisions_that_are_measured_give_the_same_words() -> None:

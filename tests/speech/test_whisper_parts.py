@@ -18,7 +18,7 @@ from speech.whisper.decoder import Feed, Sequence
 from speech.whisper.dense import Int8, Plain
 from speech.whisper.encoder import FRAMES, Encoding, floor_of, frames_of
 from speech.whisper.features import MEL_FRAMES, LogMel, MelFilter
-from speech.whisper.probes import COUNT, Probes
+from speech.whisper.probes import Probes
 from speech.whisper.rules import Rules, looping, token_cap
 from tests.speech.whisper_models import backend, recording, reference
 
@@ -172,8 +172,8 @@ def test_timestamps_come_in_pairs_and_never_go_back(seed: int) -> None:
 
 @pytest.mark.parametrize("first", [0, 60, 1400, 1490, 1498, 1499])
 def test_probes_carry_a_change_to_all_the_padding(first: int) -> None:
-    probes = Probes.over(first, FRAMES, "cpu")
-    assert len(probes.positions.unique()) == len(probes.positions) == min(COUNT, FRAMES - first)
+    probes = Probes.over(first, FRAMES, 17, "cpu")
+    assert len(probes.positions.unique()) == len(probes.positions) == min(17, FRAMES - first)
     assert (int(probes.positions[0]), int(probes.positions[-1])) == (first, FRAMES - 1)
     frozen, own = torch.randn(2, 3, FRAMES, 4), torch.randn(2, 3, first, 4)
     line = torch.arange(FRAMES)[:, None] * torch.tensor([0.0, 0.01, -0.02, 1.0]) + 5
@@ -192,7 +192,7 @@ def test_probes_bring_the_padding_nearer_to_the_full_windows() -> None:
         whole = Encoding(encoder.stem(mel.window(0, MEL_FRAMES), 0, 0, FRAMES), 0, FRAMES, floor)
         encoder.run([whole], encoder.layers)
         begin, end = encoder.context(0, n)
-        e = encoder.with_probes(encoder.stem(mel.window(2 * begin, 2 * end), begin, 0, n), mel.floor, floor)
+        e = encoder.whole(encoder.stem(mel.window(2 * begin, 2 * end), begin, 0, n), mel.floor, floor)
         encoder.run([e], encoder.layers)
         assert e.probes is not None
         states = e.probes.pad(e.x[None], frozen.states[None])[0]

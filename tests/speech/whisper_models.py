@@ -14,7 +14,7 @@ from speech.asr import SAMPLE_RATE, FinalRequest, PartialRequest, Samples
 from speech.models import resolve
 from speech.whisper import weights
 from speech.whisper.backend import WhisperBackend
-from speech.whisper.profile import Precision
+from speech.whisper.profile import PROVEN_PROBES, Precision
 from workers.backend import Done, More
 
 EXACT = Precision()
@@ -22,11 +22,11 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @cache
-def backend(precision: Precision = EXACT) -> WhisperBackend:
+def backend(precision: Precision = EXACT, probes: int = PROVEN_PROBES["tiny.en"]) -> WhisperBackend:
     """tiny.en, loaded and warm."""
     torch.set_num_threads(1)
     folder = resolve("tiny.en").directory
-    made = WhisperBackend("tiny.en", weights.load(folder), folder, precision)
+    made = WhisperBackend("tiny.en", weights.load(folder), folder, precision, probes)
     made.load("cpu")
     return made
 
@@ -44,9 +44,9 @@ def recording(name: str) -> Samples:
     return samples
 
 
-def run(*requests: FinalRequest | PartialRequest, precision: Precision = EXACT) -> list[Any]:
+def run(*requests: FinalRequest | PartialRequest, precision: Precision = EXACT, probes: int | None = None) -> list[Any]:
     """Answers of requests stepped together, as the loop would: those of one kind share a step."""
-    engine = backend(precision)
+    engine = backend(precision) if probes is None else backend(precision, probes)
     jobs = [engine.open(request) for request in requests]
     answers: dict[int, Any] = {}
     while len(answers) < len(jobs):
