@@ -18,6 +18,8 @@ LONGEST = 2 * LINE
 LONGEST_SECONDS = 7.0
 PAUSE_SECONDS = 1.0
 """A silence between two words that ends a cue."""
+_TITLES = frozenset(("Mr.", "Mrs.", "Ms.", "Dr.", "St.", "Prof.", "Mme.", "Jr.", "Sr."))
+"""Their point ends no sentence."""
 
 
 def cues(segments: Iterable[Segment]) -> list[Cue]:
@@ -54,6 +56,8 @@ def _merit(words: Sequence[Word], index: int) -> float:
     """How good a cut before the word is: a pause (seconds) counts, a full stop and a comma too, and so does balance."""
     before = words[index - 1]
     ending = before.text.strip()[-1:]
+    if before.text.strip() in _TITLES:
+        ending = ""
     stop = 1.0 if ending in tuple(".?!。？！") else 0.5 if ending in tuple(",;:，、；：") else 0.0
     return max(0.0, words[index].start - before.end) + stop - abs(index / len(words) - 0.5)
 

@@ -7,6 +7,7 @@ import errno
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -85,8 +86,9 @@ def bind(host: str, port: int) -> socket.socket:
     except socket.gaierror as error:
         raise CannotListen(f"host {host} is no address of this machine: {error.strerror}") from error
     except OSError as error:
+        shown_by = f"ss -ltnp 'sport = :{port}'" if sys.platform == "linux" else f"lsof -i :{port}"
         remedies = {
-            errno.EADDRINUSE: f"port {port} is in use; stop what holds it (ss -ltnp 'sport = :{port}' shows it) "
+            errno.EADDRINUSE: f"port {port} is in use; stop what holds it ({shown_by} shows it) "
             f"or choose another: speechlane serve --port {port + 1 if port < 65535 else port - 1}",
             errno.EACCES: f"port {port} needs privileges; choose one above 1023: speechlane serve --port 8700",
             errno.EADDRNOTAVAIL: f"host {host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all",

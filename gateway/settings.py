@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         ("tiny.en",), description="Models to load, separated by commas; the first is the default."
     )
-    device: str = Field("cpu", description="Where models run: cpu, cuda:0.")
+    device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(
         "torch", description="torch, or reference: faster-whisper on padded windows, to compare with."
@@ -115,7 +115,9 @@ class Settings(BaseSettings):
             try:
                 lines = self.api_keys_file.read_text("utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"api_keys_file cannot be read: {type(error).__name__}") from error
+                # What the file holds is never shown.
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise ValueError(f"api_keys_file: {self.api_keys_file} cannot be read: {reason}") from error
             found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
             if not found:
                 raise ValueError("api_keys_file holds no key; write one a line")

@@ -214,7 +214,7 @@ def _audio_libraries() -> Iterator[Finding]:
 
 
 def _microphone() -> Iterator[Finding]:
-    remedy = "Only 'listen mic' needs it: pip install 'speechlane[mic]'; on Debian also: apt-get install libportaudio2"
+    remedy = "Only 'listen mic' needs it: pip install sounddevice; on Debian also: apt-get install libportaudio2"
     try:
         import sounddevice  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except (ImportError, OSError) as error:

@@ -75,15 +75,18 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     kind = field.annotation
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kind = next(part for part in typing.get_args(kind) if part is not type(None))
-    if kind not in (int, float, Path):
+    if kind not in (int, float, bool, Path):
         kind = str
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    if kind is bool:
+        default = "on" if field.default else "off"
     notes = [f"default {default}"] if default not in (None, "") else []
+    flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
-        f"--{name.replace('_', '-')}",
+        f"{flag}/--no-{name.replace('_', '-')}" if kind is bool else flag,
         help=f"{field.description} [{'; '.join([*notes, ENV_PREFIX + name.upper()])}]",
         show_default=False,
-        metavar=kind.__name__.upper() if kind is not str else "TEXT",
+        metavar=None if kind is bool else "TEXT" if kind is str else kind.__name__.upper(),
     )
     annotation: Any = Annotated[kind, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

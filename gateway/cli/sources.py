@@ -55,7 +55,7 @@ def microphone_blocks(rate: int) -> Blocks:
     except (ImportError, OSError) as error:
         # The Python package is missing (ImportError) or the PortAudio library that it needs (OSError).
         raise SourceError(
-            "the microphone needs sounddevice and PortAudio: pip install 'speechlane[mic]', and on Debian "
+            "the microphone needs sounddevice and PortAudio: pip install sounddevice, and on Debian "
             "apt-get install libportaudio2. Or record with another program and pipe it: "
             "arecord -f S16_LE -r 16000 -t raw | speechlane listen - --rate 16000"
         ) from error

@@ -51,10 +51,12 @@ def command(
     kind: Annotated[Format | None, typer.Option("--format", help="What to write; unset: by --out, else text.")] = None,
     words: Annotated[bool, typer.Option("--words", help="With json: each word's times and confidence.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write here instead of stdout.")] = None,
-    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda:0.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda:0; cuda takes every GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
 ) -> None:
     kind = kind or (ENDINGS.get(out.suffix.lower()) if out is not None else None) or Format.TEXT
+    if words and kind is not Format.JSON:
+        fail("--words needs --format json: the other formats have no place for them", 2)
     if not file.is_file():
         fail(f"there is no file {file}")
     if out is not None and not out.parent.is_dir():
@@ -73,7 +75,7 @@ def command(
         text = _render(*asyncio.run(_transcribe(file, model, options, device, threads)), kind, words)
     except ServingError as error:
         fail(f"{file}: {error.message}")
-    except ModelError as error:
+    except (ModelError, ValueError) as error:  # a ValueError is a device that is not there, or weights of no use
         fail(str(error))
     if out is None:
         typer.echo(text, nl=False)
@@ -90,7 +92,7 @@ async def _transcribe(
     from speech.engine import Engine, EngineSettings
 
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-                   TimeRemainingColumn(), console=err, transient=True)  # fmt: skip
+                   TimeRemainingColumn(), console=err, transient=True, disable=not err.is_terminal)  # fmt: skip
     segments: list[Segment] = []
     with bar as progress:
         task = progress.add_task(f"Loading {model}", total=None)

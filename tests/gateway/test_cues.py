@@ -47,6 +47,13 @@ def test_a_long_sentence_is_cut_where_the_speaker_paused() -> None:
     assert second[2].startswith("ask what you")
 
 
+def test_a_title_ends_no_cue() -> None:
+    texts = "And Mr. John Dashwood had then leisure to consider how much there might be prudently in his power to do"
+    words = [Word(f" {text}", 0.3 * at, 0.3 * at + 0.3, 1.0) for at, text in enumerate(texts.split())]
+    assert len(cues([segment(words)])) == 2
+    assert cues([segment(words)])[0][2].startswith("And Mr. John Dashwood")
+
+
 def test_without_words_the_segment_is_a_cue_and_languages_without_spaces_get_none() -> None:
     silent: Any = SimpleNamespace(start=1.0, end=2.0, text=" Hello.", words=(), language="en")
     assert cues([silent]) == [(1.0, 2.0, "Hello.")]
