@@ -10,13 +10,16 @@ from workers.errors import InputInvalid
 LONGEST_PIECE = 28.0
 """Seconds; the rest of the model's 30 s is room for the padding of a last piece."""
 
+LEAST_THRESHOLD = 0.05
+"""Silence and noise get probabilities up to about half of this."""
+
 
 @dataclass(frozen=True, slots=True)
 class VadConfig:
     """Turn detection by voice activity. Times in seconds, probabilities in [0, 1].
 
-    Speech starts when the probability reaches `threshold` for `min_speech` seconds and ends when it stays under
-    `threshold - hysteresis` for `silence` seconds. The utterance's audio begins `prefix` seconds before the start.
+    Speech starts when the probability reaches `onset` for `min_speech` seconds and ends when it stays under `release`
+    for `silence` seconds. The utterance's audio begins `prefix` seconds before the start.
     """
 
     threshold: float = 0.5
@@ -24,6 +27,16 @@ class VadConfig:
     min_speech: float = 0.064
     silence: float = 0.5
     prefix: float = 0.3
+
+    @property
+    def onset(self) -> float:
+        """The threshold, where it tells speech from silence at all."""
+        return max(self.threshold, LEAST_THRESHOLD)
+
+    @property
+    def release(self) -> float:
+        """Lower than the onset, but never so low that no silence would end a turn."""
+        return max(self.onset - self.hysteresis, self.onset / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class Segmenter:
         horizon = self._heard - _samples(vad.prefix + vad.min_speech) - 2 * WINDOW
         while len(self._recent) > 1 and self._recent[1][0] <= horizon:
             self._recent.popleft()
-        if probability < (vad.threshold if self._onset is None else vad.threshold - vad.hysteresis):
+        if probability < (vad.onset if self._onset is None else vad.release):
             self._onset = None
             return self._idle()
         if self._onset is None:
@@ -162,7 +162,7 @@ class Segmenter:
         if piece is None:
             piece = self._piece = Piece(self.utterance, self.config)
         piece.append(fresh, at)
-        if probability >= vad.threshold - vad.hysteresis:
+        if probability >= vad.release:
             piece.voice(at, self._taken)
             self._voice_end = self._taken
             self._paused = False

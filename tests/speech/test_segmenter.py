@@ -115,6 +115,14 @@ def test_a_minute_of_anything_but_speech_is_no_speech(vad: SileroVad, kind: str,
 # Automatic mode
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.15, 0.3])
+def test_silence_ends_a_turn_at_any_threshold(vad: SileroVad, threshold: float) -> None:
+    config = replace(AUTOMATIC, vad=VadConfig(threshold=threshold))
+    sound = joined(silence(1), recording("austen-0880.wav"), silence(3), recording("austen-0880.wav"), silence(3))
+    signals = hear(vad, Segmenter(config), sound)
+    assert [signal.reason for signal in closed(signals)] == ["vad", "vad"]
+
+
 def test_framing_does_not_matter() -> None:
     random = np.random.default_rng(5)
     probabilities = np.clip(np.repeat(random.random(60), 10) * 1.2 - 0.1, 0, 1).astype(np.float32)
