@@ -162,7 +162,7 @@ class LatencyModel:
                 model._pooled.setdefault(str(row["backend"]), _recalled(*terms))
         except FileNotFoundError:
             pass
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("latency table %s is not usable (%s): starting without", path, error)
             return cls()
         return model

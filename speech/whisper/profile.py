@@ -70,7 +70,7 @@ class Profile:
 
 
 def choose(weights: Checkpoint, name: str, device: str, threads: int | None, folder: Path) -> Profile:
-    """The profile for a model on this device: read from `folder`, or measured now and written there.
+    """The profile for a model on this device: read from `folder`, or measured now and written there if that can be.
 
     `threads` fixes the number of CPU threads; None measures 1, 2, 4 … up to the cores.
     """
@@ -80,14 +80,17 @@ def choose(weights: Checkpoint, name: str, device: str, threads: int | None, fol
         saved = json.loads(path.read_text())
         if saved.pop("key") == key:
             return Profile(**{**saved, "precision": Precision(**saved["precision"])})
-    except (OSError, ValueError, KeyError, TypeError) as reason:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
         log.debug("no usable profile at %s: %s", path, reason)
     log.info("measuring what is fastest for %s on this machine (once)", name)
     profile = measure(weights, device, threads)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"key": key, **asdict(profile)}, indent=1))
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({"key": key, **asdict(profile)}, indent=1))
+        draft.replace(path)
+    except OSError as error:
+        log.warning("the profile of %s could not be kept and is measured again next time: %s", name, error)
     return profile
 
 

@@ -137,3 +137,4 @@ def test_a_broken_file_is_an_empty_table(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     assert LatencyModel.load(path).curve("m", "b", 0.0) is None
     assert LatencyModel.load(tmp_path / "none.json").curve("m", "b", 0.0) is None
+    assert LatencyModel.load(path / "below-a-file.json").curve("m", "b", 0.0) is None
