@@ -62,25 +62,33 @@ async def listen(
     `show` is called with an utterance whenever it has changed: `text` is set by its final, `problem` when it failed.
     Raises `ListenError`.
     """
+    async with await _connected(url, key) as socket:
+        await _converse(socket, blocks, _session(rate, model, language), show, stop)
+
+
+async def _connected(url: str, key: str | None) -> ClientConnection:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    target = endpoint(url)
+    try:
+        target = endpoint(url)
+    except ValueError as error:
+        raise ListenError(f"{url} is no address of a service ({error}); it looks like ws://127.0.0.1:8700") from error
     local = (urlsplit(target).hostname or "").startswith(("127.", "localhost", "::1"))
     try:
-        async with connect(target, additional_headers=headers, proxy=None if local else True) as socket:
-            await _converse(socket, blocks, _session(rate, model, language), show, stop)
+        return await connect(target, additional_headers=headers, proxy=None if local else True)
     except InvalidStatus as error:
         raise ListenError(_refusal(error, url)) from error
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise ListenError(f"no service answers at {url} ({error}); start one with: speechlane serve") from error
-    except ConnectionClosed as error:
-        code = error.rcvd.code if error.rcvd is not None else 1006
-        reason = error.rcvd.reason if error.rcvd is not None else ""
-        raise ListenError(_closed(code, reason)) from error
 
 
 def endpoint(url: str) -> str:
-    """The realtime endpoint of a service given by its address, ws:// or http://, with or without a path."""
+    """The realtime endpoint of a service given by its address, ws:// or http://, with or without a path.
+
+    Raises ValueError for one that is malformed.
+    """
     parts = urlsplit(url if "://" in url else f"ws://{url}")
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("a host and perhaps a port are needed")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     path = parts.path.rstrip("/")
     path = path if path.endswith("/realtime") else f"{path}/realtime" if path.endswith("/v1") else path + PATH
@@ -115,6 +123,10 @@ async def _converse(
         receiver.result()
     except TimeoutError:
         raise ListenError(f"the last words did not come within {FINISH_SECONDS:g} s") from None
+    except ConnectionClosed as error:
+        code = error.rcvd.code if error.rcvd is not None else 1006
+        reason = error.rcvd.reason if error.rcvd is not None else ""
+        raise ListenError(_closed(code, reason)) from error
     finally:
         receiver.cancel()
         sender.cancel()

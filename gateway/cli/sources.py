@@ -41,6 +41,8 @@ def stdin_blocks(rate: int) -> Blocks:
     """Raw little-endian PCM16 mono of `rate` Hz from standard input."""
 
     def read() -> Iterator[bytes]:
+        if sys.stdin is None:
+            raise SourceError("standard input is closed; pipe raw PCM16 into it")
         # Unbuffered: a buffered read would wait for a whole block of a slow pipe.
         while data := os.read(sys.stdin.fileno(), block_bytes(rate)):
             yield data
@@ -131,6 +133,8 @@ async def _threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
                 for piece in read():
                     put(piece)
                 put(None)
+            except OSError as error:
+                put(SourceError(f"the audio cannot be read: {error}"))
             except Exception as error:
                 put(error)
         except RuntimeError:

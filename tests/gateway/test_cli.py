@@ -64,6 +64,9 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
         (("serve", "--config", "nowhere.toml"), "no file nowhere.toml"),
         (("listen", "nowhere.wav"), "no file nowhere.wav"),
         (("listen", "pyproject.toml", "--url", "ws://127.0.0.1:9"), "speechlane serve"),
+        (("listen", "pyproject.toml", "--url", "ws://127.0.0.1:99999"), "looks like ws://127.0.0.1:8700"),
+        (("listen", "pyproject.toml", "--url", "ws://[::1"), "looks like ws://127.0.0.1:8700"),
+        (("listen", "pyproject.toml", "--url", ""), "looks like ws://127.0.0.1:8700"),
         (("transcribe", "nowhere.wav"), "no file nowhere.wav"),
         (("transcribe", "pyproject.toml"), "sound file"),
         (("transcribe", "pyproject.toml", "--language", "klingon"), "ISO-639-1"),
@@ -161,6 +164,20 @@ def test_listen_takes_raw_audio_from_a_pipe_and_gives_json_with_words(
     final = next(row for row in rows if row["type"] == "final")
     assert "".join(word["word"].strip() for word in final["words"]) == final["text"].replace(" ", "")
     assert jiwer.wer(normalise(references["austen-0880.wav"]), normalise(final["text"])) < 0.4
+
+
+def test_what_fails_on_this_side_is_not_blamed_on_the_service(service: str, data: Path, tmp_path: Path) -> None:
+    unreadable = os.open(tmp_path / "sound", os.O_WRONLY | os.O_CREAT)
+    listening = process("listen", "-", "--url", service, stdin=unreadable, stderr=subprocess.PIPE)
+    assert "audio cannot be read" in listening.communicate(timeout=60)[1]
+    listening = process("listen", "-", "--url", service, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(0))
+    assert "standard input is closed" in listening.communicate(timeout=60)[1]
+    reader, writer = os.pipe()
+    os.close(reader)  # as head does when it has enough
+    listening = process("listen", data / "austen-0880.wav", "--url", service, stdout=writer, stderr=subprocess.PIPE)
+    assert listening.communicate(timeout=60)[1] == ""
+    for handle in (unreadable, writer):
+        os.close(handle)
 
 
 def test_listen_in_a_terminal_draws_and_can_be_interrupted(service: str, data: Path) -> None:
