@@ -19,7 +19,8 @@ from workers.clock import Clock
 from workers.pool import Pool
 from workers.task import Lane
 
-_VAD = VadConfig(silence=0.8, prefix=0.3)
+_VAD = VadConfig(silence=2.0, prefix=0.3)
+"""Nobody waits for the end of an utterance here, and the model does better with what was said around a pause."""
 _STRIDE = 10 * SAMPLE_RATE
 _AHEAD = 4
 """Pieces decoded at a time: enough to share steps, few enough to leave the queue to others."""
