@@ -425,7 +425,7 @@ def test_words_survive_a_broken_connection(
     service: str, open_page: Callable[..., Page], microphone: Callable[[str], Path], references: dict[str, str]
 ) -> None:
     with Relay(service) as relay:
-        page = open_page(relay.url, heard=microphone("austen-0890.wav"))
+        page = open_page(relay.url, heard=microphone("austen-0870.wav"))
         page.press(Keys.SPACE)
         page.wait(lambda: any(text.strip() for text in page.texts("#transcript .live .text")), "words appear")
         relay.cut(for_seconds=1.5)
@@ -434,7 +434,7 @@ def test_words_survive_a_broken_connection(
         page.wait_for_state("listening")
         assert page.problem == ""
         finals = page.wait(lambda: page.texts("#transcript .final .text"), "the utterance is finished")
-        assert word_errors(references["austen-0890.wav"], finals[0]) <= WORD_ERRORS
+        assert word_errors(references["austen-0870.wav"], finals[0]) <= WORD_ERRORS
 
 
 def test_a_blocked_microphone_says_how_to_allow_it(service: str, open_page: Callable[..., Page]) -> None:
