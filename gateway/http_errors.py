@@ -88,7 +88,7 @@ def hide_requests_in_logs() -> None:
 
 def _without_request(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
+    if isinstance(error, HttpProcessingError | web.RequestPayloadError):
         record.msg, record.args = "a request could not be parsed: %s", (type(error).__name__,)
         record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
     return True

@@ -81,7 +81,7 @@ async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterat
             raise UploadStalled(
                 f"The upload stalled: nothing came for {STALL_SECONDS:g} s, or less than {LEAST_RATE} bytes a second."
             ) from None
-        except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
+        except (ValueError, RuntimeError, AssertionError, HttpProcessingError, web.RequestPayloadError) as error:
             raise InputInvalid(f"The multipart form is malformed: {error}") from error
         if form.size is None:
             raise InputInvalid("There is no file: send the recording as the part 'file'.", param="file")
