@@ -79,7 +79,7 @@ class Transcriber:
         self._door = asyncio.Lock()
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._ended = self._closing = False
+        self._ended = self._closing = self._freed = False
         self._error: ServingError | None = None
         # What hearing needs.
         self._hearing = Hearing(vad, clock, Lane.FINAL, _VAD_DEADLINE)
@@ -145,6 +145,7 @@ class Transcriber:
             self._ended = self._closing = True
             self._run_task.cancel()
         await asyncio.wait({self._run_task})
+        await self._free(None)  # a task that was cancelled before its first step has run nothing, not even its end
 
     def events(self) -> AsyncIterator[Event]:
         """Events as they come, for one reader; raises the ServingError that ended the stream, if one did."""
@@ -321,6 +322,9 @@ class Transcriber:
         self._unfinished.difference_update(forgotten)
 
     async def _free(self, error: ServingError | None) -> None:
+        if self._freed:
+            return
+        self._freed = True
         self._ended, self._closing, self._error = True, True, error  # close() must not interrupt this
         self._inbox.clear()
         self._taken.set()

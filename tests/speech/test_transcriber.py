@@ -413,6 +413,16 @@ async def test_the_end_leaves_no_task_and_gives_the_lease_back(loudness: Stage, 
         await stream.commit()
 
 
+async def test_a_stream_closed_before_it_took_its_first_step_gives_the_lease_back(loudness: Stage) -> None:
+    capacity = Capacity([loudness.devices[1]])
+    stream = loudness.stream(AUTOMATIC, lease=capacity.admit(loudness.asr, 0.1))
+    reader = asyncio.create_task(everything(stream))
+    await stream.append(silence(0.1))
+    await stream.close()
+    assert capacity.streams(loudness.devices[1]) == 0
+    assert await asyncio.wait_for(reader, 5) == []
+
+
 async def test_manual_audio_that_was_never_committed_is_heard_at_the_end(loudness: Stage) -> None:
     events = await hear(loudness.stream(MANUAL), joined(silence(1), recording("austen-0880.wav")))
     [committed], [final] = of(events, Committed), of(events, Final)

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -239,6 +240,23 @@ async def test_killed_clients_leave_nothing_behind(server: Server) -> None:
         async with asyncio.timeout(10):
             while any(now > old for now, old in zip(await asyncio.to_thread(state), before, strict=True)):
                 await asyncio.sleep(0.1)
+
+
+async def test_connections_reset_while_they_open_give_their_share_back(server: Server) -> None:
+    async with service(server) as running:
+        host, _, port = running.address.partition(":")
+        request = (
+            f"GET /v1/realtime HTTP/1.1\r\nHost: {running.address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        admitted = running.service._admitted
+        for _ in range(30):
+            with socket.create_connection((host, int(port))) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(request.encode())
+        await becomes(lambda: running.service._admitted > admitted)
+        await becomes(lambda: running.service.sessions == 0)
+        assert [device.streams for device in server.engine.status().devices] == [0]
 
 
 async def test_two_clients_do_not_mix(running: Running) -> None:
