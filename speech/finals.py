@@ -1,7 +1,7 @@
 """The final of one piece of audio: decoded, checked against where voice was heard, put on the stream's clock.
 
-Two faults of Whisper are mended here, because only voice activity can see them: words where nobody spoke are dropped,
-and a tail of speech that got no words is decoded once more by itself.
+Faults of Whisper are mended here that only who knows the audio can see: words where nobody spoke are dropped, a tail
+of speech that got no words is decoded once more by itself, and a text longer than anybody could say is no text.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _MISSED = 1.0
 """Seconds of voice without a word that are decoded again."""
 _NEAR = 0.4
 """Seconds that a word's times may be off, so that only words far from all voice are dropped."""
+_WORDS, _WORDS_A_SECOND = 3, 12
+"""More words than this nobody says: over a scrap of a word the model makes up whole sentences."""
 
 Decode = Callable[[FinalRequest], Awaitable[Transcript]]
 
@@ -68,6 +70,8 @@ async def final(
         options = replace(options, language=transcript.language)
         transcript = await _with_tail(piece, samples, decode, transcript, options)
         transcript = _where_voice_was(piece, transcript)
+    if len(transcript.words) > _WORDS + _WORDS_A_SECOND * len(samples) / SAMPLE_RATE:
+        transcript = replace(transcript, text="", words=(), tokens=())
     return Spoken(
         text=transcript.text,
         words=tuple(_on_stream(word, piece) for word in transcript.words),

@@ -74,6 +74,16 @@ def test_words_far_from_all_voice_are_dropped() -> None:
     assert len(spoken.words) == 2
 
 
+def test_a_sentence_over_a_scrap_of_a_word_is_made_up() -> None:
+    sound = piece((0.0, 0.2))
+    scrap = sound.audio.samples[: round(0.2 * SAMPLE_RATE)]
+    for text, kept in (("one two", "one two"), ("and he was a little bit more patient", "")):
+        count = len(text.split())
+        answers = Answers(told(text, *((0.2 * n / count, 0.2 * (n + 1) / count) for n in range(count))))
+        spoken = asyncio.run(final(sound, scrap, answers, None, ()))
+        assert (spoken.text, len(spoken.words)) == (kept, len(kept.split()))
+
+
 def test_a_missed_tail_is_decoded_once_more_from_a_quiet_point() -> None:
     answers = Answers(told("Hello there", (0.3, 0.6), (0.6, 1.0)), told("my friend", (0.2, 0.6), (0.6, 1.6)))
     spoken = ask(piece((0.3, 1.0), (1.3, 3.0)), answers)
