@@ -157,7 +157,7 @@ async def test_bytes_cut_anywhere_are_the_same_audio(running: Running) -> None:
 
 
 async def test_one_append_with_two_utterances(running: Running) -> None:
-    speech = silence(0.5) + recording("austen-0880.wav") + silence(1.0)
+    speech = silence(0.5) + recording("austen-0930.wav") + silence(1.0)
     async with session(running.url, update(format=PCM)) as client:
         await client.append(speech + speech)
         for _ in range(2):
