@@ -86,7 +86,8 @@ class Started:
 class PartialDue:
     """A partial over the first `end` samples of `piece` is due; `at` is that moment on the stream clock.
 
-    Not `settled`: a cut at the longest may still fall before `end`, so no new word may be called stable.
+    Not `settled`: too little was heard, or a cut at the longest may still fall before `end`, so that no new word may
+    be called stable.
     """
 
     piece: Piece
