@@ -4,9 +4,9 @@ Speaks the Austen sentences of the repository and 40 telephone prompts (Debian's
 once into the cache) to the service, as live streams with its own turn detection, and has faster-whisper transcribe the
 same recordings offline (tiny.en, float32, beam 1). Word error rates after Whisper's English normaliser.
 
-Bars: live at most 1.5 points behind offline; at most 2 % of the stable words differ from the final, after the same normaliser; in every recording
-with more than 3 s of voice the first stable word comes before the voice ends; exactly one final for each commit, in
-order, with no delta behind it. Exit status 1 when one is missed.
+Bars: live at most 1.5 points behind offline; at most 2 % of the stable words differ from the final, after the same
+normaliser; in every recording with more than 3 s of voice the first stable word comes before the voice ends; exactly
+one final for each commit, in order, with no delta behind it. Exit status 1 when one is missed.
 
 A service is started for the measurement unless --url names one. With --speed over 1 the audio comes faster than
 anybody speaks, which a device that is not fast enough answers by skipping partials.
