@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
+import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +44,8 @@ OPENAI_NAMES = (
 )
 """Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
 
+_M_MMAP_THRESHOLD = -3
+_LARGE_BLOCK = 8 << 20
 _REFERENCE_SHARE = 0.5
 """What a live stream takes with the reference engine: a padded window for every partial."""
 
@@ -121,6 +125,7 @@ class Engine:
 
     @classmethod
     def _start(cls, settings: EngineSettings) -> Engine:
+        _return_large_blocks()
         names = _device_names(settings.device)
         devices = []
         for name in names:
@@ -223,6 +228,17 @@ class Engine:
                 device.loop.latency.save(_latency_path(self._settings, device.name))
             except OSError as error:
                 log.warning("step times of %s could not be kept: %s", device.name, error)
+
+
+def _return_large_blocks() -> None:
+    """Have glibc give the buffers of utterances (18 MB and more each) back to the system when they are freed.
+
+    Left to itself it moves its threshold up to their size and keeps them in a heap that fragments and grows.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:  # other C libraries have none
+            mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def _device_names(wanted: str) -> list[str]:
