@@ -40,12 +40,13 @@ class Utterance:
     tokens that have been agreed on: every later partial decodes with them forced.
     """
 
-    __slots__ = ("_buffer", "length", "cache", "stable")
+    __slots__ = ("_buffer", "length", "cache", "released", "stable")
 
     def __init__(self) -> None:
         self._buffer: Samples = np.zeros(2 * SAMPLE_RATE, np.float32)
         self.length = 0
         self.cache: Any = None
+        self.released = False
         self.stable: tuple[int, ...] = ()
 
     def append(self, samples: Samples) -> None:
@@ -59,6 +60,11 @@ class Utterance:
             self._buffer = grown
         self._buffer[self.length : end] = samples
         self.length = end
+
+    def release(self) -> None:
+        """No partial of it is wanted any more: the backend's caches go, those that a running step still makes too."""
+        self.released = True
+        self.cache = None
 
     @property
     def samples(self) -> Samples:

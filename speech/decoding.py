@@ -187,7 +187,7 @@ class Decoding:
                 partials.cancel()
                 await asyncio.wait({partials})
             # What was cancelled lives on in tracebacks and tasks for a while; tens of megabytes must not.
-            piece.audio.cache = None
+            piece.audio.release()
             self.piece = self._samples = None
             self.seconds = 0.0
             self._line.outlet.end(self._turn)

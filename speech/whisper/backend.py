@@ -93,6 +93,8 @@ class WhisperBackend:
         cache, job.cache = job.cache, None
         if cache is not None and cache.owner is job:
             cache.owner = None
+        if isinstance(job.request, PartialRequest) and job.request.utterance.released:
+            job.request.utterance.release()
 
     def close(self) -> None:
         """Free the weights and the frozen silences."""
