@@ -205,13 +205,11 @@ def partial_costs(
     at: dict[int, list[float]] = {2: [], 20: []}
     whole: list[float] = []
     for _ in range(5):
-        utterance = Utterance()
+        utterance, stable = Utterance(), tuple[int, ...]()
         for second in range(1, 25):
             utterance.append(speech[utterance.length : second * SAMPLE_RATE])
-            answer, encode, decode = run(
-                backend, PartialRequest(utterance, second * SAMPLE_RATE, utterance.stable, options)
-            )
-            utterance.stable = (*utterance.stable, *answer.tokens[: max(0, len(answer.tokens) - 4)])
+            answer, encode, decode = run(backend, PartialRequest(utterance, second * SAMPLE_RATE, stable, options))
+            stable = (*stable, *answer.tokens[: max(0, len(answer.tokens) - 4)])
             if second in at:
                 at[second].append(encode)
             whole.append(encode + decode)

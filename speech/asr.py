@@ -36,18 +36,16 @@ class DecodeOptions:
 class Utterance:
     """The audio of one utterance while it grows, and whatever the backend keeps for it between partials.
 
-    The transcriber appends; the backend reads `samples[:n]` and stores its caches in `cache`. `stable` holds the
-    tokens that have been agreed on: every later partial decodes with them forced.
+    The transcriber appends; the backend reads `samples[:n]` and stores its caches in `cache`.
     """
 
-    __slots__ = ("_buffer", "length", "cache", "released", "stable")
+    __slots__ = ("_buffer", "length", "cache", "released")
 
     def __init__(self) -> None:
         self._buffer: Samples = np.zeros(2 * SAMPLE_RATE, np.float32)
         self.length = 0
         self.cache: Any = None
         self.released = False
-        self.stable: tuple[int, ...] = ()
 
     def append(self, samples: Samples) -> None:
         """Add samples; past the window the caller must have cut (ValueError)."""

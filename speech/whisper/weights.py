@@ -38,9 +38,6 @@ class Checkpoint:
     mels: int
     vocabulary: int
     alignment_heads: tuple[tuple[int, int], ...]
-    suppress_ids: tuple[int, ...]
-    suppress_at_begin: tuple[int, ...]
-    language_ids: tuple[int, ...]
 
 
 def load(folder: Path) -> Checkpoint:
@@ -68,9 +65,6 @@ def load(folder: Path) -> Checkpoint:
             mels=mels,
             vocabulary=vocabulary,
             alignment_heads=tuple((int(layer), int(head)) for layer, head in heads),
-            suppress_ids=tuple(int(i) for i in config.get("suppress_ids") or ()),
-            suppress_at_begin=tuple(int(i) for i in config.get("suppress_ids_begin") or ()),
-            language_ids=tuple(int(i) for i in config.get("lang_ids") or ()),
         )
     except KeyError as error:
         raise WeightsError(f"model.bin is no Whisper model: variable {error} is missing") from error

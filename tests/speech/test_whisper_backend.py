@@ -100,16 +100,16 @@ def test_a_right_draft_saves_nearly_all_token_steps() -> None:
 
 
 def test_partials_grow_into_the_final_and_keep_forced_words() -> None:
-    samples, utterance, texts = recording(TRUE), Utterance(), []
+    samples, utterance, texts, stable = recording(TRUE), Utterance(), [], ()
     for end in [*range(SAMPLE_RATE, len(samples), SAMPLE_RATE), len(samples)]:
         utterance.append(samples[utterance.length : end])
-        (answer,) = run(PartialRequest(utterance, end, utterance.stable, GREEDY))
+        (answer,) = run(PartialRequest(utterance, end, stable, GREEDY))
         assert isinstance(answer, Hypothesis)
         assert sum(count for _, count in answer.pieces) == len(answer.tokens)
-        before = backend().vocabulary.text(list(utterance.stable))
+        before = backend().vocabulary.text(list(stable))
         texts.append(before + "".join(text for text, _ in answer.pieces))
         assert texts[-1].startswith(before)
-        utterance.stable = (*utterance.stable, *answer.tokens[:-4])
+        stable = (*stable, *answer.tokens[:-4])
     (final,) = run(FinalRequest(samples, GREEDY, utterance.cache.hypothesis))
     assert texts[-1].strip() == final.text
     assert "Dashwood" in texts[2] and "power" not in texts[2]
