@@ -1,0 +1,27 @@
+"""The lane's dataclasses as JSON text and back, checked on the way in."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def dump(value: Any) -> str:
+    """JSON of a dataclass of this package; the same value gives the same text."""
+    text: str = _adapter(type(value)).dump_json(value).decode()
+    return text
+
+
+def load(kind: type[T], text: str | bytes) -> T:
+    """The value that `dump` was given. Raises ValueError on anything else."""
+    value: T = _adapter(kind).validate_json(text)
+    return value
