@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
@@ -44,6 +44,9 @@ class Identity:
     """A client as limits and logs know it: "local" without keys, else "key-1", "key-2"... in configured order."""
 
     name: str
+    owner: str = field(default="", compare=False)
+    """Whose the things are that outlive the service: "" without keys, else the same for a key wherever it stands in
+    the configuration, so that nobody inherits another's jobs when a key is added or withdrawn."""
 
 
 LOCAL = Identity("local")
@@ -56,6 +59,7 @@ class Guard:
     def __init__(self, keys: Sequence[str]) -> None:
         # Digests have one length, so that the comparison's time does not tell the length of a key.
         self._digests = [_digest(key) for key in keys]
+        self._owners = [f"key-{_digest(f'owner of jobs: {key}').hex()[:16]}" for key in keys]
 
     @property
     def open(self) -> bool:
@@ -82,7 +86,7 @@ class Guard:
         digest, found = _digest(key), None
         for number, known in enumerate(self._digests, 1):
             if hmac.compare_digest(digest, known) and found is None:
-                found = Identity(f"key-{number}")
+                found = Identity(f"key-{number}", self._owners[number - 1])
         return found
 
     @web.middleware

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
@@ -45,6 +45,19 @@ class Form:
     fields: dict[str, list[str]] = field(default_factory=dict)
 
 
+@dataclass
+class Parts:
+    """What came in a form: text fields by name (without a trailing []), size and name of the file."""
+
+    size: int | None = None
+    filename: str = ""
+    fields: dict[str, list[str]] = field(default_factory=dict)
+
+
+Sink = Callable[[bytes], Awaitable[None]]
+"""Takes the file piece by piece."""
+
+
 class Progress:
     """Pushes `patience`, the end of the wait for an upload, back as bytes come."""
 
@@ -63,7 +76,28 @@ class Progress:
 
 @asynccontextmanager
 async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterator[Form]:
-    """The request's form; its file is deleted when the context ends.
+    """The request's form with its file on disk or in memory; the file is deleted when the context ends.
+
+    Raises what `read_parts` raises.
+    """
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
+        size = 0
+
+        async def keep(chunk: bytes) -> None:
+            nonlocal size
+            size += len(chunk)
+            if size > MEMORY_BYTES:
+                await asyncio.to_thread(file.write, chunk)  # it goes to the disk now, which may take its time
+            else:
+                file.write(chunk)
+
+        parts = await read_parts(request, keep, max_file_bytes=max_file_bytes)
+        file.seek(0)
+        yield Form(cast(BinaryIO, file), parts.size, parts.fields)
+
+
+async def read_parts(request: web.Request, sink: Sink, *, max_file_bytes: int) -> Parts:
+    """Read the request's form, giving its file to `sink` as it comes.
 
     Raises `InputTooLarge` as soon as the limit is passed (before reading, when the length is announced),
     `InputInvalid` for anything that is not a form with one part called `file`, and `UploadStalled`.
@@ -71,27 +105,33 @@ async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterat
     if request.content_type != "multipart/form-data":
         raise InputInvalid("Send the request as multipart/form-data with the recording in the part 'file'.")
     if (request.content_length or 0) > max_file_bytes + FRAMING_BYTES:
-        raise _too_large(max_file_bytes)
-    with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
-        form = Form(cast(BinaryIO, file))
+        raise too_large(max_file_bytes)
+    parts = Parts()
+    async with patience() as progress:
         try:
-            async with asyncio.timeout(STALL_SECONDS) as patience:
-                await _read_parts(request, form, max_file_bytes, Progress(patience))
-        except TimeoutError:
-            raise UploadStalled(
-                f"The upload stalled: nothing came for {STALL_SECONDS:g} s, or less than {LEAST_RATE} bytes a second."
-            ) from None
+            await _read_parts(request, parts, sink, max_file_bytes, progress)
         except (ValueError, RuntimeError, AssertionError, HttpProcessingError, web.RequestPayloadError) as error:
             raise InputInvalid(f"The multipart form is malformed: {error}") from error
-        if form.size is None:
-            raise InputInvalid("There is no file: send the recording as the part 'file'.", param="file")
-        if form.size == 0:
-            raise InputInvalid("The file is empty: send a recording.", param="file")
-        file.seek(0)
-        yield form
+    if parts.size is None:
+        raise InputInvalid("There is no file: send the recording as the part 'file'.", param="file")
+    if parts.size == 0:
+        raise InputInvalid("The file is empty: send a recording.", param="file")
+    return parts
 
 
-async def _read_parts(request: web.Request, form: Form, max_file_bytes: int, progress: Progress) -> None:
+@asynccontextmanager
+async def patience() -> AsyncIterator[Progress]:
+    """Read an upload inside, telling the progress; raises `UploadStalled` when hardly anything comes."""
+    try:
+        async with asyncio.timeout(STALL_SECONDS) as timeout:
+            yield Progress(timeout)
+    except TimeoutError:
+        raise UploadStalled(
+            f"The upload stalled: nothing came for {STALL_SECONDS:g} s, or less than {LEAST_RATE} bytes a second."
+        ) from None
+
+
+async def _read_parts(request: web.Request, parts: Parts, sink: Sink, max_file_bytes: int, progress: Progress) -> None:
     reader = await request.multipart()
     count = 0
     while (part := await reader.next()) is not None:
@@ -102,24 +142,22 @@ async def _read_parts(request: web.Request, form: Form, max_file_bytes: int, pro
             raise InputInvalid("Every part of the form needs a name, and parts cannot be nested.")
         name = part.name.removesuffix("[]")
         if name != "file":
-            form.fields.setdefault(name, []).append(await _read_text(part, name, progress))
-        elif form.size is not None:
+            parts.fields.setdefault(name, []).append(await _read_text(part, name, progress))
+        elif parts.size is not None:
             raise InputInvalid("Send one file a request.", param="file")
         else:
-            form.size = await _read_file(part, form.file, max_file_bytes, progress)
+            parts.filename = part.filename or ""
+            parts.size = await _read_file(part, sink, max_file_bytes, progress)
 
 
-async def _read_file(part: BodyPartReader, file: BinaryIO, max_bytes: int, progress: Progress) -> int:
+async def _read_file(part: BodyPartReader, sink: Sink, max_bytes: int, progress: Progress) -> int:
     size = 0
     while chunk := await part.read_chunk(CHUNK_BYTES):
         progress.made(len(chunk))
         size += len(chunk)
         if size > max_bytes:
-            raise _too_large(max_bytes)
-        if size > MEMORY_BYTES:
-            await asyncio.to_thread(file.write, chunk)  # it goes to the disk now, which may take its time
-        else:
-            file.write(chunk)
+            raise too_large(max_bytes)
+        await sink(bytes(chunk))
     return size
 
 
@@ -136,7 +174,8 @@ async def _read_text(part: BodyPartReader, name: str, progress: Progress) -> str
         raise InputInvalid(f"{name} is not UTF-8 text.", param=name) from None
 
 
-def _too_large(max_bytes: int) -> InputTooLarge:
+def too_large(max_bytes: int) -> InputTooLarge:
+    """The refusal of a file over the limit."""
     size = f"{max_bytes / 2**20:.0f} MiB" if max_bytes >= 2**20 else f"{max_bytes} bytes"
     return InputTooLarge(
         f"The file is larger than {size}; send it in parts or compressed (Opus, FLAC, MP3).", param="file"
