@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from speech.cues import SubtitleRules as SubtitleRules
+
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 
 
@@ -42,19 +44,6 @@ class Channels(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SubtitleRules:
-    """How cues are made. Lengths in characters, times in seconds, `reading_speed` in characters a second."""
-
-    line: int = 42
-    lines: int = 2
-    reading_speed: float = 21.0
-    shortest: float = 0.8
-    longest: float = 7.0
-    gap: float = 0.0
-    """Seconds kept free between two cues."""
-
-
-@dataclass(frozen=True, slots=True)
 class JobOptions:
     """What a client may ask for. `language` None: found by vote over the speech."""
 
@@ -67,7 +56,7 @@ class JobOptions:
     repair: bool = True
     repair_model: str | None = None
     """Another model for the last attempt of a repair; None: the same."""
-    subtitles: SubtitleRules = SubtitleRules()
+    subtitles: SubtitleRules = field(default_factory=SubtitleRules)
     webhook: str | None = None
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from aiohttp import web
 
-from gateway.cues import cues
 from gateway.http_errors import ModelNotFound, error_fields
 from gateway.state import SERVICE
 from gateway.transcript_formats import delta, json_body, plain_text, token_logprobs, verbose_body
@@ -21,6 +20,7 @@ from gateway.transcription_request import TranscriptionRequest
 from gateway.uploads import read_form
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
 from speech.containers import decode_file
+from speech.cues import cues
 from speech.subtitles import srt, vtt
 from workers.errors import Draining, InputInvalid, Overloaded, ServingError
 
@@ -113,9 +113,10 @@ def _whole(segments: list[Segment], duration: float, asked: TranscriptionRequest
         case "text":
             return web.Response(text=plain_text(segments) + "\n")
         case "srt":
-            return web.Response(text=srt(cues(segments)), content_type="application/x-subrip", charset="utf-8")
+            text = srt(cues(segments, until=duration))
+            return web.Response(text=text, content_type="application/x-subrip", charset="utf-8")
         case "vtt":
-            return web.Response(text=vtt(cues(segments)), content_type="text/vtt", charset="utf-8")
+            return web.Response(text=vtt(cues(segments, until=duration)), content_type="text/vtt", charset="utf-8")
         case "verbose_json":
             return web.json_response(verbose_body(segments, duration, asked.granularities))
         case "json":

@@ -122,17 +122,17 @@ def _decode(file: Path) -> Samples:
 
 
 def _render(segments: list[Segment], seconds: float, kind: Format, words: bool) -> str:
-    from gateway.cues import cues
     from gateway.transcript_formats import plain_text, verbose_body
+    from speech.cues import cues
     from speech.subtitles import srt, vtt
 
     match kind:
         case Format.TEXT:
             return plain_text(segments) + "\n"
         case Format.SRT:
-            return srt(cues(segments))
+            return srt(cues(segments, until=seconds))
         case Format.VTT:
-            return vtt(cues(segments))
+            return vtt(cues(segments, until=seconds))
         case Format.JSON:
             granularities = frozenset({"segment", "word"} if words else {"segment"})
             return json.dumps(verbose_body(segments, seconds, granularities), ensure_ascii=False, indent=2) + "\n"
