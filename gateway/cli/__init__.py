@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import doctor, listen, models, serve, transcribe
+from gateway.cli import doctor, jobs, listen, models, serve, transcribe, worker
 
 app = typer.Typer(
     name="speechlane",
@@ -16,7 +16,9 @@ app = typer.Typer(
 
       speechlane listen talk.wav            stream a recording to it and watch the words come
 
-      speechlane transcribe talk.mp3        one file, without a service
+      speechlane transcribe talk.mp3        files and folders, without a service
+
+      speechlane jobs submit talk.mp3       hand long recordings to workers (speechlane worker), watch them
 
       speechlane doctor                     when something does not work
     """,
@@ -28,5 +30,7 @@ app = typer.Typer(
 app.command(name="serve", help=serve.HELP)(serve.command)
 app.command(name="listen", help=listen.HELP)(listen.command)
 app.command(name="transcribe", help=transcribe.HELP)(transcribe.command)
+app.add_typer(jobs.app, name="jobs")
+app.command(name="worker", help=worker.HELP)(worker.command)
 app.command(name="models", help=models.HELP)(models.command)
 app.command(name="doctor", help=doctor.HELP)(doctor.command)

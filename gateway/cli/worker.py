@@ -1,0 +1,113 @@
+"""`speechlane worker`: takes tasks of jobs from a queue, on this host, until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli import lane_options as asked
+from gateway.cli.console import err, fail, log_to_stderr
+from gateway.cli.job_access import opened
+
+if TYPE_CHECKING:
+    from batch_jobs.jobs import Jobs
+    from speech.engine import EngineSettings
+
+HELP = """Work on jobs, until SIGTERM or Ctrl-C: then what is in hand goes to other workers, and the exit code is 0.
+
+Any number of workers share a queue, on this host or on others. Workers on other hosts need a queue and a spool that
+they reach. A worker that dies loses nothing: others begin its pieces again within 15 seconds.
+
+Examples:
+
+  speechlane worker
+
+  speechlane worker --model base --concurrency 16 --device cuda
+
+  SPEECHLANE_REDIS_URL=rediss://:PASSWORD@queue.example.org SPEECHLANE_SPOOL_URL=s3://speech/spool speechlane worker
+"""
+
+CONCURRENCY = 8
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def command(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "--models", help="Models to load, separated by commas. [tiny.en; SPEECHLANE_MODELS]"),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where models run: cpu, cuda:0; cuda takes every GPU. [cpu; SPEECHLANE_DEVICE]"),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. [SPEECHLANE_THREADS]", min=1)] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(help="Pieces transcribed at once. [8; SPEECHLANE_BATCH_CONCURRENCY]", min=1, max=256),
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch models that are not here from the hub.")] = False,
+    redis_url: asked.RedisUrl = None,
+    spool_url: asked.SpoolUrl = None,
+    batch_dir: asked.BatchDir = None,
+    config: asked.Config = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    if log_level not in LEVELS:
+        fail(f"--log-level is {log_level}; there is {', '.join(LEVELS)}", 2)
+    settings = asked.batch_settings(redis_url, spool_url, batch_dir, config)
+    log_to_stderr(log_level)
+    models = asked.setting("models", model, config) or "tiny.en"
+    names = models.split(",") if isinstance(models, str) else models if isinstance(models, list) else []
+    where = str(asked.setting("device", device, config) or "cpu")
+    pieces, cores = (
+        _number(name, flag, config) for name, flag in (("batch_concurrency", concurrency), ("threads", threads))
+    )
+    # Imported late so that --help and wrong arguments answer at once.
+    from speech.engine import EngineSettings
+    from speech.models import ModelError
+
+    engine = EngineSettings(tuple(dict.fromkeys(str(name).strip() for name in names)), where, cores, download=download)
+    with opened(settings) as jobs:
+        queue = asked.shown_url(settings.redis_url) if settings.redis_url else f"the queue in {settings.directory}"
+        err.print(f"Loading {', '.join(engine.models)} on {where} for {queue}.", markup=False)
+        try:
+            asyncio.run(_work(jobs, engine, pieces or CONCURRENCY))
+        except (ModelError, ValueError) as error:  # a ValueError is a device that is not there, or weights of no use
+            fail(f"{error}\n'speechlane doctor' checks what the models need.")
+    err.print("Stopped.")
+
+
+def _number(name: str, flag: int | None, config: Path | None) -> int | None:
+    value = asked.setting(name, flag, config)
+    try:
+        return int(str(value)) if value is not None else None
+    except ValueError:
+        fail(f"{name}: it must be a number", 2)
+
+
+async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int) -> None:
+    from batch_jobs.jobs import Worker
+    from speech.engine import Engine
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    starting = asyncio.create_task(Engine.start(settings))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        err.print("Stopped before the models were loaded.")
+        await asyncio.to_thread(jobs.close)
+        os._exit(0)  # the thread that loads cannot be interrupted, and nothing is lost with it
+    engine = starting.result()
+    try:
+        err.print(f"Ready: {concurrency} pieces at once. Stop with Ctrl-C; what is in hand goes to others.")
+        await Worker(jobs, engine, concurrency).run(stop)
+    finally:
+        stopping.cancel()
+        await engine.close()
