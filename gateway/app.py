@@ -61,6 +61,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/v1/realtime", realtime_handler)
     app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
     app.router.add_get("/", pages.index)
+    app.router.add_get("/jobs", pages.jobs)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
     return app

@@ -21,7 +21,7 @@ from workers.errors import ServingError
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 """Browsers cannot set a header on a WebSocket; OpenAI's clients send the key as this subprotocol instead."""
 
-OPEN_PATHS = ("/", "/healthz", "/readyz")
+OPEN_PATHS = ("/", "/jobs", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
 
 
@@ -98,7 +98,7 @@ class Guard:
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is served to everybody: health and the page itself, which holds nothing of anybody's."""
+    """Whether a path is served to everybody: health and the pages themselves, which hold nothing of anybody's."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 

@@ -1,4 +1,4 @@
-"""The browser page and its files, with headers that let it load nothing from elsewhere and be framed by nobody."""
+"""The browser pages and their files, with headers that let it load nothing from elsewhere and be framed by nobody."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from aiohttp.typedefs import Handler
 from gateway.auth import is_open
 
 WEB = Path(__file__).parent / "web"
+
+PAGES = ("/", "/jobs")
+
+AUDIO_WORKER = "/static/jobs-audio-worker.js"
+"""The service worker that adds the API key to the player's requests; it may be in charge of that one page."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "; ".join(
@@ -34,8 +39,13 @@ SECURITY_HEADERS = {
 
 
 async def index(request: web.Request) -> web.FileResponse:
-    """The page."""
+    """The page for live transcription."""
     return web.FileResponse(WEB / "index.html")
+
+
+async def jobs(request: web.Request) -> web.FileResponse:
+    """The page for recordings: jobs of the batch lane."""
+    return web.FileResponse(WEB / "jobs.html")
 
 
 @web.middleware
@@ -44,9 +54,11 @@ async def security_headers(request: web.Request, handler: Handler) -> web.Stream
     response = await handler(request)
     if not response.prepared:
         response.headers["X-Content-Type-Options"] = "nosniff"
-        if request.path == "/" or request.path.startswith("/static/"):
+        if request.path in PAGES or request.path.startswith("/static/"):
             response.headers.update(SECURITY_HEADERS)
             response.headers["Cache-Control"] = "no-cache"
+            if request.path == AUDIO_WORKER:
+                response.headers["Service-Worker-Allowed"] = "/jobs"
         elif not is_open(request.path):
             response.headers.setdefault("Cache-Control", "no-store")
     return response

@@ -97,19 +97,22 @@ export class Settings {
 
   #fillLanguages(chosen) {
     const model = this.#models.find(({ id }) => id === this.model);
-    const codes = model?.languages ?? (this.model.endsWith(".en") ? ["en"] : COMMON_LANGUAGES);
-    const names = new Intl.DisplayNames([navigator.language, "en"], { type: "language" });
-    const options = codes.map((code) => new Option(names.of(code) ?? code, code));
-    options.sort((a, b) => a.text.localeCompare(b.text));
-    if (codes.length !== 1) options.unshift(new Option("Detect", ""));
-    this.#form.language.replaceChildren(...options);
-    this.#form.language.value = codes.includes(chosen) || codes.length !== 1 ? chosen : codes[0];
-    if (this.#form.language.selectedIndex < 0) this.#form.language.selectedIndex = 0;
+    this.#form.language.replaceChildren(...languageOptions(this.model, model?.languages, chosen));
   }
 
   #showSilence() {
     this.#form.querySelector("output").textContent = `${(this.silence / 1000).toFixed(1)} s`;
   }
+}
+
+/** What a model can be told to listen for, by name, with `chosen` (a code, "" for none) selected if it is there. */
+export function languageOptions(model, languages, chosen) {
+  const codes = languages ?? (model.endsWith(".en") ? ["en"] : COMMON_LANGUAGES);
+  const names = new Intl.DisplayNames([navigator.language, "en"], { type: "language" });
+  const options = codes.map((code) => new Option(names.of(code) ?? code, code, false, code === chosen));
+  options.sort((a, b) => a.text.localeCompare(b.text));
+  if (codes.length !== 1) options.unshift(new Option("Detect", ""));
+  return options;
 }
 
 function stored() {
