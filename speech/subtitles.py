@@ -6,15 +6,17 @@ earlier one ends where the next begins. Cues without text are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 Cue = tuple[float, float, str]
+_ARROW = re.compile(r"-{2,}>")
 
 
 def srt(cues: Iterable[Cue]) -> str:
     """SubRip text, '' without cues. The format cannot escape its arrow, so '-->' in a text becomes '->'."""
     blocks = (
-        f"{number}\n{_stamp(start, ',')} --> {_stamp(end, ',')}\n{text.replace('-->', '->')}\n"
+        f"{number}\n{_stamp(start, ',')} --> {_stamp(end, ',')}\n{_ARROW.sub('->', text)}\n"
         for number, (start, end, text) in enumerate(_in_order(cues), 1)
     )
     return "\n".join(blocks)

@@ -48,7 +48,7 @@ def test_stamps(seconds: float, stamp: str) -> None:
 
 
 def test_the_arrow_in_srt_text_cannot_be_taken_for_a_stamp() -> None:
-    assert srt([(0, 1, "a --> b")]).count("-->") == 1
+    assert srt([(0, 1, "a --> b ---> c ---->d")]).count("-->") == 1
 
 
 def test_blank_lines_do_not_end_a_cue() -> None:

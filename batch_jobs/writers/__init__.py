@@ -1,0 +1,1 @@
+"""A transcript as files: text, subtitles, a table, and the document that holds everything."""
