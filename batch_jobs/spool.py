@@ -84,10 +84,8 @@ class Spool:
             if size > _IN_MEMORY:
                 break
         else:
-            path = self._blob(digest.hexdigest())
-            if not self._renew(path):
-                self._store(held, lambda: path)
-            return digest.hexdigest()
+            if self._renew(self._blob(digest.hexdigest())):
+                return digest.hexdigest()
         self._store(chain(held, pieces), lambda: self._blob(digest.hexdigest()))
         return digest.hexdigest()
 

@@ -10,7 +10,7 @@ import ctypes
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 import av
 import numpy as np
@@ -100,7 +100,7 @@ def _open(source: Any, kind: str, param: str) -> InputContainer:
     try:
         # Tags in another character set than they say are no reason to refuse the sound.
         container: InputContainer = av.open(
-            source, "r", format=kind, container_options=options, metadata_errors="replace", io_open=_refuse_to_open
+            source, "r", format=kind, container_options=options, metadata_errors="replace", io_open=refuse_to_open
         )
         return container
     except FFmpegError as error:
@@ -181,5 +181,22 @@ def _too_long(max_seconds: float, param: str) -> NoReturn:
     raise InputTooLarge(f"{param} is longer than {max_seconds:g} s; send a shorter one", param=param)
 
 
-def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+def refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+    """FFmpeg wants to open another file or address."""
     raise InputInvalid("the file refers to another file; send one that holds its own sound", param="file")
+
+
+class ReadOnly:
+    """A seekable file object, from where it stands, giving FFmpeg reading and seeking and nothing else."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._base = file, file.tell()
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(size)[:size]  # more than was asked for would run over FFmpeg's buffer
+
+    def tell(self) -> int:
+        return self._file.tell() - self._base
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset + self._base if whence == 0 else offset, whence) - self._base

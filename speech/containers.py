@@ -15,7 +15,7 @@ import numpy as np
 
 from speech.asr import SAMPLE_RATE, Samples
 from speech.audio import AudioDecoder
-from speech.container_decode import decode
+from speech.container_decode import ReadOnly, decode
 from speech.container_format import HEAD_BYTES, Mp4Order, demuxer
 from speech.wav_stream import wav_header
 from workers.errors import InputInvalid, InputTooLarge
@@ -38,7 +38,7 @@ def decode_file(data: bytes | BinaryIO, *, max_seconds: float) -> Iterator[Sampl
     which may be found only after earlier pieces were yielded.
     """
     file = io.BytesIO(data) if isinstance(data, bytes | bytearray | memoryview) else data
-    source = _Source(file)
+    source = ReadOnly(file)
     head = source.read(HEAD_BYTES)
     if not head:
         raise InputInvalid("file is empty; send a recording", param="file")
@@ -262,19 +262,3 @@ def _run(pipe: _Pipe, kind: str) -> None:
     except BaseException as raised:
         error = raised  # raised again in the owner's thread
     pipe.finish(error)
-
-
-class _Source:
-    """A seekable file object, from where it stands, giving FFmpeg reading and seeking and nothing else."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._base = file, file.tell()
-
-    def read(self, size: int) -> bytes:
-        return self._file.read(size)[:size]  # more than was asked for would run over FFmpeg's buffer
-
-    def tell(self) -> int:
-        return self._file.tell() - self._base
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset + self._base if whence == 0 else offset, whence) - self._base
