@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway import health, pages
+from gateway.batch.routes import add_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
 from gateway.realtime import realtime_handler
 from gateway.settings import Settings
@@ -60,6 +61,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/v1/models/{model:.+}", health.get_model)
     app.router.add_get("/v1/realtime", realtime_handler)
     app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
+    add_routes(app)
     app.router.add_get("/", pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_static("/static/", pages.WEB)
@@ -72,7 +74,12 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
         service.loading = asyncio.create_task(_load(service, start))
         lag = asyncio.create_task(service.metrics.watch_loop())
         service.metrics.watch_engine(lambda: service.loaded)
+        batch = asyncio.create_task(service.batch.run(service.when_loaded))
         yield
+        # First, because its worker uses the engine.
+        batch.cancel()
+        with suppress(asyncio.CancelledError):
+            await batch
         service.loading.cancel()
         lag.cancel()
         with suppress(asyncio.CancelledError):

@@ -35,6 +35,7 @@ async def readyz(request: web.Request) -> web.Response:
             "sessions": service.sessions,
             "max_sessions": service.settings.max_sessions,
             "devices": _devices(engine.status()),
+            "batch": {"status": service.batch.state, "detail": service.batch.detail or None},
         }
     ready = state == "ready"
     return web.json_response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "5"})

@@ -9,12 +9,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from workers.errors import BackendDead, Draining, InputInvalid, Overloaded, ServingError
+from workers.errors import InputInvalid, Overloaded, ServingError
 
 log = logging.getLogger("speechlane.http")
 
 UNAVAILABLE_RETRY = 5.0
-"""Seconds after which a client may ask again when the service is loading, draining or repairing a device."""
+"""Seconds after which a client may ask again when the service is loading, draining or repairing something."""
 
 CLIENT_GONE = 499
 
@@ -54,7 +54,7 @@ def error_response(error: ServingError) -> web.Response:
     response = web.json_response({"error": error_fields(error)}, status=status)
     if isinstance(error, Overloaded):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    elif isinstance(error, Draining | BackendDead):
+    elif status == 503:
         response.headers["Retry-After"] = str(math.ceil(UNAVAILABLE_RETRY))
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -35,6 +35,12 @@ class Metrics:
         self._utterances = Counter("speechlane_utterances", "Utterances ended.", ["outcome"], registry=registry)
         self._audio = Counter("speechlane_audio_seconds", "Audio received.", ["kind"], registry=registry)
         self._files = Gauge("speechlane_files", "Uploaded files being transcribed now.", registry=registry)
+        self._jobs = Gauge("speechlane_jobs", "Jobs that have not ended.", ["state"], registry=registry)
+        self._jobs_ended = Counter("speechlane_jobs_ended", "Jobs that ended.", ["state"], registry=registry)
+        self._job_audio = Counter(
+            "speechlane_job_audio_seconds", "Audio of jobs transcribed, or found silent.", registry=registry
+        )
+        self._webhooks = Counter("speechlane_webhooks", "Webhooks of jobs.", ["outcome"], registry=registry)
         self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
         self._chunk = Histogram(
             "speechlane_chunk_round_trip_seconds",
@@ -65,7 +71,7 @@ class Metrics:
         self._sessions.dec()
 
     def refused(self, kind: str, reason: str) -> None:
-        """A "session" or "file" was turned away; `reason` is the error's code."""
+        """A "session", "file" or "job" was turned away; `reason` is the error's code."""
         self._refused.labels(kind, reason).inc()
 
     def utterance(self, outcome: str) -> None:
@@ -91,6 +97,22 @@ class Metrics:
     def file_ended(self) -> None:
         """An uploaded file's transcription ended, in whatever way."""
         self._files.dec()
+
+    def jobs(self, state: str, count: int) -> None:
+        """So many jobs are "queued", "running", "repairing" or "writing" now."""
+        self._jobs.labels(state).set(count)
+
+    def job_ended(self, state: str) -> None:
+        """A job came to its end: "done", "partial", "failed" or "cancelled"."""
+        self._jobs_ended.labels(state).inc()
+
+    def job_audio(self, seconds: float) -> None:
+        """More audio of jobs is settled."""
+        self._job_audio.inc(seconds)
+
+    def webhook(self, outcome: str) -> None:
+        """A webhook was "delivered", or "failed" for good."""
+        self._webhooks.labels(outcome).inc()
 
     def request(self, route: str, status: int) -> None:
         """An HTTP request was answered; `route` is the pattern, so that paths cannot make labels without end."""

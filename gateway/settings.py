@@ -22,8 +22,10 @@ from pydantic_settings import (
 )
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 ENV_PREFIX = "SPEECHLANE_"
 
+_HOST = re.compile(r"(private:)?([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 _KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -61,6 +63,32 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(256 * MIB, ge=1, description="Largest uploaded file.")
     max_audio_seconds: float = Field(3600.0, gt=0, description="Longest uploaded recording.")
     session_seconds: float = Field(1800.0, gt=0, description="Longest live session; announced as expires_at.")
+    batch: bool = Field(True, description="Take long files as jobs (/v1/batch).")
+    batch_dir: Path | None = Field(
+        None, description="Where the queue and the files of jobs are kept; unset: batch in the cache directory."
+    )
+    redis_url: SecretStr | None = Field(
+        None, description="Redis or Valkey for the queue of jobs (rediss://:PASSWORD@HOST); unset: one of our own."
+    )
+    spool_url: str | None = Field(
+        None, description="Where workers on other hosts find the files (s3://BUCKET/PREFIX); unset: in batch_dir."
+    )
+    batch_concurrency: int = Field(
+        8, ge=0, le=256, description="Pieces of jobs transcribed at once here; 0 leaves them to speechlane worker."
+    )
+    batch_uploads: int = Field(8, ge=1, le=256, description="Files of jobs received at once.")
+    batch_max_file_bytes: int = Field(16 * GIB, ge=1, description="Largest file of a job.")
+    batch_max_seconds: float = Field(48 * 3600.0, gt=0, description="Longest recording of a job.")
+    batch_spool_bytes: int = Field(64 * GIB, ge=1, description="Files of all jobs together; more are refused.")
+    batch_keep_seconds: float = Field(7 * 86_400.0, gt=0, description="Jobs that have ended go after this long.")
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Hosts that jobs may call when they end (hooks.example.com, private:ci.lan:8080), separated by "
+        "commas; private: allows http and addresses that are not public.",
+    )
+    webhook_secret: SecretStr | None = Field(
+        None, description="Secret that signs webhooks, at least 16 characters; needed with webhook_hosts."
+    )
     drain_seconds: float = Field(20.0, ge=0, description="Time that running work gets to end on SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much to log.")
 
@@ -80,7 +108,7 @@ class Settings(BaseSettings):
             raise SettingsInvalid(f"config: there is no file {path}")
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
 
-    @field_validator("api_keys", "models", mode="before")
+    @field_validator("api_keys", "models", "webhook_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -91,6 +119,32 @@ class Settings(BaseSettings):
         if not value:
             raise ValueError("name at least one model, for example tiny.en")
         return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _a_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("give a URL that starts with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not _HOST.fullmatch(entry):
+                raise ValueError(
+                    f"{entry[:80]!r} is no host; write hooks.example.com, hooks.example.com:8443 or private:ci.lan:8080"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _webhooks_are_signed(self) -> Self:
+        secret = self.webhook_secret.get_secret_value() if self.webhook_secret is not None else ""
+        if self.webhook_hosts and len(secret) < 16:
+            raise ValueError(
+                "webhook_hosts needs webhook_secret with 16 characters or more (make one with: openssl rand -hex 24)"
+            )
+        return self
 
     @model_validator(mode="after")
     def _keys_are_usable(self) -> Self:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.auth import Guard, Identity
+from gateway.batch.lane import Lane
 from gateway.metrics import Metrics
 from gateway.settings import Settings
 from workers.errors import BackendDead, Draining, Overloaded
@@ -38,11 +39,13 @@ class Service:
         self.loading: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
         """Why the models could not be loaded."""
+        self.batch = Lane(settings, self.metrics, self.draining)
         self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()
         self._admitted = 0
         self._files = 0
+        self._uploads = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -62,6 +65,12 @@ class Service:
     @property
     def loaded(self) -> Engine | None:
         """The engine, or None while there is none."""
+        return self._engine
+
+    async def when_loaded(self) -> Engine | None:
+        """The engine once it is loaded; None when it cannot be."""
+        if self.loading is not None:
+            await asyncio.wait([self.loading])
         return self._engine
 
     def refuse_when_draining(self) -> None:
@@ -120,6 +129,18 @@ class Service:
             self.metrics.file_ended()
             self._settle()
 
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """A file of a job is coming in; raises `Draining` when the service is going down, which else waits for it."""
+        self.refuse_when_draining()
+        self._uploads += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._uploads -= 1
+            self._settle()
+
     async def drain(self) -> bool:
         """Take nothing new and wait until what runs has ended, at most `drain_seconds`. True when all has ended."""
         self.draining.set()
@@ -130,7 +151,7 @@ class Service:
         return True
 
     def _settle(self) -> None:
-        if not self._sessions and not self._files:
+        if not (self._sessions or self._files or self._uploads):
             self._idle.set()
 
 

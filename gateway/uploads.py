@@ -96,8 +96,12 @@ async def read_form(request: web.Request, *, max_file_bytes: int) -> AsyncIterat
         yield Form(cast(BinaryIO, file), parts.size, parts.fields)
 
 
-async def read_parts(request: web.Request, sink: Sink, *, max_file_bytes: int) -> Parts:
+async def read_parts(
+    request: web.Request, sink: Sink, *, max_file_bytes: int, check: Callable[[Parts], None] = lambda parts: None
+) -> Parts:
     """Read the request's form, giving its file to `sink` as it comes.
+
+    `check` sees the fields that came before the file when the file begins, and may refuse it by raising.
 
     Raises `InputTooLarge` as soon as the limit is passed (before reading, when the length is announced),
     `InputInvalid` for anything that is not a form with one part called `file`, and `UploadStalled`.
@@ -109,7 +113,7 @@ async def read_parts(request: web.Request, sink: Sink, *, max_file_bytes: int) -
     parts = Parts()
     async with patience() as progress:
         try:
-            await _read_parts(request, parts, sink, max_file_bytes, progress)
+            await _read_parts(request, parts, sink, max_file_bytes, progress, check)
         except (ValueError, RuntimeError, AssertionError, HttpProcessingError, web.RequestPayloadError) as error:
             raise InputInvalid(f"The multipart form is malformed: {error}") from error
     if parts.size is None:
@@ -131,7 +135,14 @@ async def patience() -> AsyncIterator[Progress]:
         ) from None
 
 
-async def _read_parts(request: web.Request, parts: Parts, sink: Sink, max_file_bytes: int, progress: Progress) -> None:
+async def _read_parts(
+    request: web.Request,
+    parts: Parts,
+    sink: Sink,
+    max_file_bytes: int,
+    progress: Progress,
+    check: Callable[[Parts], None],
+) -> None:
     reader = await request.multipart()
     count = 0
     while (part := await reader.next()) is not None:
@@ -147,6 +158,7 @@ async def _read_parts(request: web.Request, parts: Parts, sink: Sink, max_file_b
             raise InputInvalid("Send one file a request.", param="file")
         else:
             parts.filename = part.filename or ""
+            check(parts)
             parts.size = await _read_file(part, sink, max_file_bytes, progress)
 
 

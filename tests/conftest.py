@@ -21,6 +21,9 @@ DATA = ROOT / "tests" / "data"
 START_SECONDS = 110.0
 STOP_SECONDS = 30.0
 
+# An application inside a test has no queue of jobs, which would be the one of whoever runs the tests.
+os.environ["SPEECHLANE_BATCH"] = "false"
+
 
 @dataclass
 class RunningService:
@@ -64,6 +67,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
 def launch(directory: Path, *flags: str, **variables: str) -> RunningService:
     """Start `speechlane serve` with the flags and SPEECHLANE_* variables; does not wait until it is ready."""
     port = free_port()
+    variables = {"SPEECHLANE_BATCH_DIR": str(directory / f"batch-{port}"), **variables}
     output = directory / f"serve-{port}.log"
     with output.open("wb") as log:
         process = subprocess.Popen(

@@ -1,0 +1,1 @@
+"""The batch lane over HTTP: jobs, resumable uploads, progress as events, results, audio, webhooks."""

@@ -1,0 +1,116 @@
+"""POST /v1/batch/jobs: a recording becomes a job, sent in a form or uploaded before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from batch_jobs.job import Job
+from gateway.auth import IDENTITY
+from gateway.batch.errors import JobNotFound, UploadIncomplete, WrongType
+from gateway.batch.feed import Feed
+from gateway.batch.job_request import NO_NAME, JobRequest, clean_name, json_fields
+from gateway.batch.lane import Lane
+from gateway.batch.upload_store import Writer
+from gateway.batch.uploads import parse_metadata
+from gateway.batch.views import job_body
+from gateway.state import SERVICE, Service
+from gateway.uploads import Parts, read_parts
+from workers.errors import Draining, InputInvalid, Overloaded
+
+
+async def submit(request: web.Request) -> web.Response:
+    """201 with the new job. An upload of which a job was made already is answered with that job, and 200."""
+    service = request.app[SERVICE]
+    try:
+        with service.receiving(), service.batch.receiving():
+            service.batch.check()
+            if request.content_type == "application/json":
+                job, created = await _from_upload(request, service)
+            elif request.content_type == "multipart/form-data":
+                job, created = await _from_form(request, service), True
+            else:
+                raise WrongType("Send a form (multipart/form-data) with a file, or JSON that names an upload.")
+    except (Overloaded, Draining) as error:
+        service.metrics.refused("job", error.code)
+        raise
+    service.batch.hub.remember([job])
+    body = job_body(job)
+    return web.json_response(body, status=201 if created else 200, headers={"Location": body["urls"]["self"]})
+
+
+async def _from_form(request: web.Request, service: Service) -> Job:
+    """The file goes to the spool while it comes in, and becomes a job when all fields are known."""
+    lane, engine = service.batch, service.engine
+
+    def check(parts: Parts) -> None:
+        # What is wrong already need not wait for the file.
+        JobRequest.parse(parts.fields, engine, lane.hosts)
+
+    feed = Feed()
+    spool = lane.jobs.spool
+    storing = lane.store(lambda: spool.put(feed))
+    feed.read_by(storing)
+    try:
+        parts = await read_parts(request, feed.send, max_file_bytes=service.settings.batch_max_file_bytes, check=check)
+        asked = JobRequest.parse(parts.fields, engine, lane.hosts)
+        if asked.upload is not None:
+            raise InputInvalid("Send either a file or the name of an upload.", param="upload")
+    except BaseException:
+        feed.abandon()
+        await asyncio.wait([storing])
+        raise
+    feed.end()
+    source = await storing
+    name = asked.name or clean_name(parts.filename) or NO_NAME
+    job: Job = await lane.call(lane.jobs.create, source, name, asked.options, request[IDENTITY].owner)
+    return job
+
+
+async def _from_upload(request: web.Request, service: Service) -> tuple[Job, bool]:
+    lane = service.batch
+    try:
+        body: Any = await request.json()
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputInvalid(f"The body is no JSON: {error}") from error
+    asked = JobRequest.parse(json_fields(body), service.engine, lane.hosts)
+    if asked.upload is None:
+        raise InputInvalid("Name the upload that holds the recording.", param="upload")
+    writer = await lane.disk(lane.uploads.open, asked.upload.rpartition("/")[2], request[IDENTITY].owner)
+    try:
+        if writer.upload.job is not None:
+            return await _made_before(lane, writer.upload.job), False
+        if writer.offset < writer.upload.length:
+            raise UploadIncomplete(
+                f"The upload has {writer.offset} of {writer.upload.length} bytes; send the rest first.", param="upload"
+            )
+        if not writer.offset:
+            raise InputInvalid("The file is empty: send a recording.", param="upload")
+        return await _make(lane, writer, asked, request[IDENTITY].owner), True
+    finally:
+        await asyncio.shield(lane.disk(writer.close))
+
+
+async def _make(lane: Lane, writer: Writer, asked: JobRequest, owner: str) -> Job:
+    spool = lane.jobs.spool
+    # The upload may not be closed under the thread that reads it.
+    storing = lane.store(lambda: spool.put(writer.pieces()))
+    try:
+        source = await asyncio.shield(storing)
+    except asyncio.CancelledError:
+        await asyncio.wait([storing])
+        raise
+    name = asked.name or clean_name(parse_metadata(writer.upload.metadata).get("filename", "")) or NO_NAME
+    job: Job = await lane.call(lane.jobs.create, source, name, asked.options, owner)
+    await lane.disk(writer.became, job.id)
+    return job
+
+
+async def _made_before(lane: Lane, id: str) -> Job:
+    job: Job | None = await lane.call(lane.jobs.queue.job, id)
+    if job is None:
+        raise JobNotFound("The job that was made of this upload was deleted; upload the file again.", param="upload")
+    return job
