@@ -30,7 +30,7 @@ CONTEXT = 64
 _HIDDEN = 128
 _LONG = 8
 """From this many windows on, a run over one stream beats a place in the batch."""
-_RUN = 64
+RUN = 64
 """Windows of one stream in one step: about 5 ms, so that a long append does not hold up the others."""
 _BATCH = 64
 
@@ -154,7 +154,7 @@ class SileroVad:
 
     def demand(self, state: _Stream) -> Demand:
         if state.left >= _LONG:
-            return Demand("sequence", float(min(state.left, _RUN)))
+            return Demand("sequence", float(min(state.left, RUN)))
         return Demand("batch", 1.0)
 
     def step(self, states: Sequence[_Stream]) -> list[StepResult]:
@@ -176,7 +176,7 @@ class SileroVad:
         probabilities, hidden, cell = self._sequence.run(
             ["speech_probs", "hn", "cn"],
             {
-                "input": state.inputs[state.done : state.done + _RUN],
+                "input": state.inputs[state.done : state.done + RUN],
                 "h": state.memory[0].reshape(1, 1, -1),
                 "c": state.memory[1].reshape(1, 1, -1),
             },

@@ -63,6 +63,8 @@ class Media:
         """There when all sound was taken."""
         self.channels = 0
         """Channels in the file; 0 until the first sound came."""
+        self.decoded = 0
+        """Samples at 16 kHz that the sound taken so far stands for."""
         self._separate, self._max_seconds = channels is Channels.EACH, max_seconds
         self._timeline = Timeline(self._source.start, self.claimed, self._source.pauses)
         self._rule: Rule | None = None
@@ -92,17 +94,17 @@ class Media:
         done = 0  # samples at 16 kHz before the present rate began
         resamplers: dict[int, Resampler] = {}
         made: dict[int, int] = {}
-        rate = seconds = 0
+        rate = length = 0
         rule: Rule | None = None
         for block in self._blocks():
             if block.rate != rate:
                 yield self._flushed(resamplers, made)
-                done += seconds and round(seconds * SAMPLE_RATE / rate)
-                rate, seconds = block.rate, 0
+                done, rate, length = self.decoded, block.rate, 0
             if rule is None:
                 rule = self._rule = Each(len(block.samples)) if self._separate else Mix(len(block.samples))
-            at = done + round(seconds * SAMPLE_RATE / rate)
-            seconds += block.samples.shape[1]
+            at = self.decoded
+            length += block.samples.shape[1]
+            self.decoded = done + round(length * SAMPLE_RATE / rate)
             sounds = []
             for channel, samples in rule.take(block.samples, at / SAMPLE_RATE):
                 if channel not in resamplers:
@@ -113,8 +115,7 @@ class Media:
                 made[channel] += len(out)
             yield sounds
         yield self._flushed(resamplers, made)
-        total = done + (round(seconds * SAMPLE_RATE / rate) if rate else 0)
-        self._end(total)
+        self._end()
 
     def _flushed(self, resamplers: dict[int, Resampler], made: dict[int, int]) -> list[Sound]:
         sounds = []
@@ -125,7 +126,7 @@ class Media:
         resamplers.clear()
         return sounds
 
-    def _end(self, total: int) -> None:
+    def _end(self) -> None:
         if self._rule is None:
             raise InputInvalid(
                 "no sound in the file could be decoded; it is damaged, cut off, or no recording", param="file"
@@ -137,7 +138,7 @@ class Media:
                 param="file",
             )
         line = self._timeline
-        missing = line.spans(total / SAMPLE_RATE, self._unread())
+        missing = line.spans(self.decoded / SAMPLE_RATE, self._unread())
         told = self._rule.warnings()
         if line.damaged:
             told.append(f"{line.damaged} damaged pieces of the file did not decode")
@@ -147,7 +148,7 @@ class Media:
             told.append(f"the file's time stamps leap {line.leaps} times; times in the transcript go on without them")
         if self._bad:
             told.append(f"{self._bad} samples were no numbers or far beyond [-1, 1]; they were taken as silence")
-        self.report = Report(total, missing, line.damaged, tuple(told))
+        self.report = Report(self.decoded, missing, line.damaged, tuple(told))
 
     def _blocks(self) -> Iterator[Block]:
         """Whole seconds of sound at the file's own rate, from its first sample on; shorter only before a change."""
