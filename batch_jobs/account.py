@@ -14,7 +14,8 @@ MISSED = 1.0
 _LONGEST_WORD = 2.0
 """Seconds of voice that one word accounts for: the model stretches a word over speech that it leaves out."""
 _OFF = 1.0
-"""Seconds that a container's length may differ from the audio: players' padding, rounded headers."""
+_PART_OFF = 0.01
+"""Seconds, and part of the length, that a container may be off: padding, rounded headers, variable bit rates."""
 NO_WORDS = "speech without words"
 
 Span = tuple[float, float]
@@ -41,7 +42,7 @@ def account(report: Report, segments: Sequence[Segment], holes: Sequence[Hole]) 
     `words` is the voice less what lies in holes and less the stretches of a second and more without words, which are
     named in `missing` too. Voice in a hole is not named twice.
     """
-    lost = sorted({*report.holes, *holes, *_cut_short(report)}, key=_order)
+    lost = sorted({*report.holes, *holes}, key=_order)
     found: list[Hole] = []
     speech = covered = 0.0
     for channel, spans in enumerate(report.speech):
@@ -64,18 +65,15 @@ def account(report: Report, segments: Sequence[Segment], holes: Sequence[Hole]) 
 def warnings(report: Report, told: Account) -> tuple[str, ...]:
     """What a person should know of the result, worst first: what is missing, then what the file was like."""
     out: list[str] = []
-    silent = [hole for hole in told.missing if hole.reason == NO_WORDS]
-    others = [hole for hole in told.missing if hole.reason != NO_WORDS]
-    if others:
-        seconds = sum(hole.end - hole.start for hole in others)
-        out.append(f"{seconds:.1f} s of the audio have no transcript, in {_places(others)}")
-    if silent:
-        seconds = sum(hole.end - hole.start for hole in silent)
-        out.append(f"{seconds:.1f} s of speech have no words, in {_places(silent)}")
-    if told.container is not None and told.container - told.decoded > _off(told.container):
-        out.append(f"the file ends early: it claims {told.container:.1f} s, and {told.decoded:.1f} s could be decoded")
-    elif told.container is not None and told.decoded - told.container > _off(told.container):
-        out.append(f"the file is longer than it claims: {told.decoded:.1f} s instead of {told.container:.1f} s")
+    by_reason: dict[str, list[Hole]] = {}
+    for hole in told.missing:
+        by_reason.setdefault(hole.reason, []).append(hole)
+    for reason, holes in sorted(by_reason.items(), key=lambda item: item[0] == NO_WORDS):
+        seconds = sum(hole.end - hole.start for hole in holes)
+        what = "of speech have no words" if reason == NO_WORDS else "have no transcript"
+        out.append(f"{seconds:.1f} s {what}, in {_places(holes)}" + ("" if reason == NO_WORDS else f": {reason}"))
+    if told.container is not None and abs(told.container - told.decoded) > max(_OFF, _PART_OFF * told.container):
+        out.append(f"the file claims to be {told.container:.1f} s long and holds {told.decoded:.1f} s")
     return tuple(dict.fromkeys([*out, *report.warnings]))
 
 
@@ -142,21 +140,6 @@ def _spans(segments: Iterable[Segment], channel: int) -> list[Span]:
             elif segment.text.strip():
                 out.append((segment.start, segment.end))
     return sorted(out)
-
-
-def _cut_short(report: Report) -> Iterator[Hole]:
-    """The end that a container claims and that never came, unless the report names it."""
-    claimed = report.container
-    if claimed is None or claimed - report.decoded <= _off(claimed):
-        return
-    if not any(hole.end > report.decoded + _off(claimed) for hole in report.holes):
-        for channel in range(len(report.speech)):
-            yield Hole(report.decoded, claimed, channel, "the file ends before the length that it claims")
-
-
-def _off(container: float) -> float:
-    """Headers are further off in long files: variable rates, estimates from the first frames."""
-    return max(_OFF, 0.01 * container)
 
 
 def _places(holes: Sequence[Hole]) -> str:

@@ -63,7 +63,7 @@ def test_a_dead_chunk_is_named_once() -> None:
     told = account(report((0.0, 29.0)), [said(*((n * 0.5, n * 0.5 + 0.5) for n in range(10)))], [dead])
     assert told.missing == (dead,)
     assert (told.speech, told.words) == (29.0, 5.0)
-    assert warnings(report((0.0, 29.0)), told) == ("25.0 s of the audio have no transcript, in 1 place",)
+    assert warnings(report((0.0, 29.0)), told) == ("25.0 s have no transcript, in 1 place: killed its worker 3 times",)
 
 
 def test_channels_are_counted_by_themselves() -> None:
@@ -74,10 +74,14 @@ def test_channels_are_counted_by_themselves() -> None:
 
 
 def test_a_file_that_ends_before_the_length_it_claims() -> None:
-    cut = report(container=2532.0, decoded=232.0)
+    end = Hole(232.0, 2532.0, 0, "the file ends before the length that it claims")
+    cut = report(container=2532.0, decoded=232.0, holes=(end,))
     told = account(cut, [], ())
-    assert told.missing == (Hole(232.0, 2532.0, 0, "the file ends before the length that it claims"),)
-    assert "the file ends early: it claims 2532.0 s, and 232.0 s could be decoded" in warnings(cut, told)
+    assert told.missing == (end,)
+    assert warnings(cut, told) == (
+        "2300.0 s have no transcript, in 1 place: the file ends before the length that it claims",
+        "the file claims to be 2532.0 s long and holds 232.0 s",
+    )
 
 
 @pytest.mark.parametrize(("container", "decoded"), [(60.0, 59.5), (3600.0, 3570.0), (None, 12.0), (59.9, 60.0)])
@@ -93,7 +97,7 @@ def test_what_the_report_says_is_passed_on() -> None:
     told = account(broken, [said((0.0, 2.0))], ())
     assert told.missing == (corrupt,)
     assert warnings(broken, told) == (
-        "4.0 s of the audio have no transcript, in 1 place",
+        "4.0 s have no transcript, in 1 place: the audio is damaged",
         "channel 2 of 2 is silent; it was left out of the mix",
     )
 
