@@ -63,29 +63,35 @@ class Embedded:
             self._users = None
 
     def _start(self) -> str:
-        known = self.directory / "socket"
-        path = known.read_text("utf-8") if known.exists() else ""
-        if not self._guarded():
-            path = str(_socket_path(self.directory))
-            known.write_text(path, "utf-8")
-            log = self.directory / "log"
-            mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
-            with log.open(mode) as output:
-                subprocess.run(  # noqa: S603
-                    [sys.executable, "-I", _GUARD, self.directory, path, get_binary_path()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    check=True,
-                )
+        """The socket of the running server, which this starts when nobody guards one."""
+        launched = False
         deadline = time.monotonic() + _START
-        while not _answers(path):
-            if not self._guarded() or time.monotonic() > deadline:
-                raise QueueUnavailable(
-                    f"The embedded server does not start. Its last words in {self.directory / 'log'}: {self._log_end()}"
-                )
+        while time.monotonic() < deadline:
+            if not self._guarded():
+                if launched:
+                    break
+                self._launch()
+                launched = True
+            elif _answers(path := (self.directory / "socket").read_text("utf-8")):
+                return path
             time.sleep(0.02)
-        return path
+        log = self.directory / "log"
+        last = " / ".join(log.read_text("utf-8", "replace").splitlines()[-5:])
+        raise QueueUnavailable(f"The embedded server does not start. Its last words in {log}: {last}")
+
+    def _launch(self) -> None:
+        path = str(_socket_path(self.directory))
+        (self.directory / "socket").write_text(path, "utf-8")
+        log = self.directory / "log"
+        mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
+        with log.open(mode) as output:
+            subprocess.run(  # noqa: S603
+                [sys.executable, "-I", _GUARD, self.directory, path, get_binary_path()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=True,
+            )
 
     def _guarded(self) -> bool:
         with (self.directory / "guard").open("w") as lock:
@@ -94,9 +100,6 @@ class Embedded:
             except BlockingIOError:
                 return True
             return False
-
-    def _log_end(self) -> str:
-        return " / ".join((self.directory / "log").read_text("utf-8", "replace").splitlines()[-5:])
 
 
 def _socket_path(directory: Path) -> Path:

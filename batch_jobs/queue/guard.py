@@ -98,10 +98,10 @@ def main(directory: Path, socket_path: str, binary: str) -> None:
         fcntl.flock(guard_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # somebody was faster
+    stop_orphan(socket_path)
     if os.fork():
         os._exit(0)  # the lock lives on in the child
     os.setsid()
-    stop_orphan(socket_path)
     guard = Guard(server_command(directory, socket_path, binary))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=guard.run, daemon=True).start()
@@ -109,6 +109,7 @@ def main(directory: Path, socket_path: str, binary: str) -> None:
         with (directory / "users").open("w") as users:
             fcntl.flock(users, fcntl.LOCK_EX)
             guard.stop()
+            guard_lock.close()  # before the next user comes in, who would think that it lives
     finally:
         guard.stop()
 

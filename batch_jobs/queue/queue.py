@@ -230,7 +230,7 @@ class Queue(Records):
         if len(answer) == 2:
             return answer[0], float(answer[1] or "inf")
         priority, message, job, task, run, attempt, deliveries, text = answer
-        if any(lease.message == message for lease in self._renewal.held()):
+        if any((lease.priority, lease.message) == (priority, message) for lease in self._renewal.held()):
             return self._try_take()  # our own, renewed too late, and renewed by this
         lease = Lease(Task.parse(job, task, text), int(attempt), int(deliveries), Priority(priority), message, run)
         self._renewal.hold(lease)

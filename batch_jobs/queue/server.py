@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from redis import Redis
 from redis.exceptions import RedisError
 
-from batch_jobs.queue.clients import SOCKET_TIMEOUT, patient
+from batch_jobs.queue.clients import SOCKET_TIMEOUT, clone, patient
 from batch_jobs.queue.embedded import Embedded, QueueUnavailable
 from batch_jobs.settings import BatchSettings
 
@@ -52,11 +52,14 @@ def connect(settings: BatchSettings) -> Server:
             server = Server(Redis.from_url(settings.redis_url, **_options()), url)
         except ValueError as error:
             raise QueueUnavailable(f"{url} is no address of a Redis server: {error}") from error
+    impatient = clone(server.redis)  # a wrong address is told at once
     try:
-        check(server.redis, url)
+        check(impatient, url)
     except BaseException:
         server.close()
         raise
+    finally:
+        impatient.close()
     return server
 
 
