@@ -85,22 +85,20 @@ export function jobPath(id) {
   return `${JOBS}/${encodeURIComponent(id)}`;
 }
 
-/** Server-sent events over fetch, since EventSource cannot send a key. It connects again until it is closed. */
+/** Server-sent events over fetch, since EventSource cannot send a key. It connects again for as long as the page is there. */
 export class Feed {
   #path;
   #key;
   #on;
   #control = null;
-  #closed = false;
   #wake = () => {};
 
-  /** on.data(object) for every event, on.state("open" | "lost", refusal) when the connection comes or goes. */
+  /** on.event(name, data) for every event, on.state("open" | "lost", refusal) when the connection comes or goes. */
   constructor(path, key, on) {
     this.#path = path;
     this.#key = key;
     this.#on = on;
     addEventListener("online", () => this.#wake());
-    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.#wake());
     this.#run();
   }
 
@@ -111,7 +109,7 @@ export class Feed {
   }
 
   async #run() {
-    for (let failures = 0; !this.#closed; failures += 1) {
+    for (let failures = 0; ; failures += 1) {
       let refusal;
       try {
         await this.#listen(() => (failures = 0));
@@ -122,7 +120,8 @@ export class Feed {
       const pause = RETRY_MILLISECONDS[Math.min(failures, RETRY_MILLISECONDS.length - 1)];
       await new Promise((resolve) => {
         this.#wake = resolve;
-        setTimeout(resolve, pause * (0.75 + Math.random() / 2));
+        // A key that was refused is not tried again by itself.
+        if (refusal?.status !== 401) setTimeout(resolve, pause * (0.75 + Math.random() / 2));
       });
     }
   }
@@ -137,7 +136,7 @@ export class Feed {
       if (!response.ok) throw await Refused.from(response);
       connected();
       this.#on.state("open");
-      const parse = eventParser(this.#on.data);
+      const parse = eventParser(this.#on.event);
       for (const reader = response.body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
         const { done, value } = await reader.read();
         if (done) return;
@@ -151,18 +150,21 @@ export class Feed {
   }
 }
 
-/** Takes the stream's text in pieces of any size; calls ondata with what the data of each event is. */
-export function eventParser(ondata) {
+/** Takes the stream's text in pieces of any size; calls onevent(name, data) for each event, its data read as JSON. */
+function eventParser(onevent) {
   let rest = "";
+  let name = "";
   let data = [];
   return (text) => {
     const lines = (rest + text).split("\n");
     rest = lines.pop();
     for (const raw of lines) {
       const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
-      if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
-      else if (line === "" && data.length > 0) {
-        ondata(JSON.parse(data.join("\n")));
+      if (line.startsWith("data:")) data.push(line.slice(5));
+      else if (line.startsWith("event:")) name = line.slice(6).trim();
+      else if (line === "") {
+        if (data.length > 0) onevent(name, JSON.parse(data.join("\n")));
+        name = "";
         data = [];
       }
     }

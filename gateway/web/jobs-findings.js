@@ -2,16 +2,26 @@
 
 import { element } from "./jobs-words.js";
 
-const RULES = {};
+// By the names that the server gives its rules.
+const RULES = {
+  loop: "The same words again and again, more often than they are heard",
+  compression: "More repetition than speech has",
+  "no voice": "Words where no voice is heard",
+  "no words": "A voice is heard, but there are no words",
+  rate: "More words than anybody can say in that time",
+  "instant words": "Words too short to be said",
+  unsure: "The model itself hardly believes it",
+  "made-up phrase": "A phrase that models make up over silence",
+  language: "Another language all of a sudden",
+};
 
-/** Elements for an item's repairs and remaining suspicions; none for most. */
+/** Elements, closed, for an item's repairs and remaining suspicions; none for most. */
 export function findings(item) {
   return [...item.repairs.map(repairElement), ...item.suspicions.map(suspicionElement)];
 }
 
-/** A suspicion in a sentence. */
-export function why({ rule, detail }) {
-  const sentence = RULES[rule] ?? rule.replaceAll("_", " ");
+function why({ rule, detail }) {
+  const sentence = RULES[rule] ?? rule;
   return detail ? `${sentence}: ${detail}` : sentence;
 }
 
@@ -27,7 +37,7 @@ function repairElement(repair) {
   say(kept ? "After" : "Second try", texts(after) || "(nothing)", kept ? "after" : "before");
   say("Why", reasons.map(why).join("; "));
   say("How", `${how}${attempts > 1 ? `, ${attempts} tries` : ""}`);
-  say("Score", `${was.toFixed(2)} before, ${is.toFixed(2)} after`);
+  say("Score", `${round(was)} before, ${round(is)} after`);
   box.append(rows);
   return box;
 }
@@ -46,6 +56,7 @@ function texts(segments) {
   return segments.map(({ text }) => text.trim()).join(" ");
 }
 
+// The server sends null for what is no number.
 function round(value) {
-  return Number(value.toPrecision(3)).toLocaleString();
+  return value === null ? "none" : Number(value.toPrecision(3)).toLocaleString();
 }

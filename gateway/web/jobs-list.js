@@ -140,7 +140,7 @@ export class JobList {
     const { job, item } = row;
     const ended = ENDED.includes(job.state);
     item.dataset.state = job.state;
-    const said = facts(job, this.#now()).join(" · ");
+    const said = facts(job, this.#now(), { brief: true }).join(" · ");
     row.line.textContent = job.state === "failed" && job.error ? job.error : said;
     row.when.textContent = when(job.created);
     row.progress.hidden = ended;

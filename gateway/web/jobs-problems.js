@@ -32,4 +32,4 @@ export function uploadTrouble(error, file) {
 }
 
 /** Why the player is silent. */
-export const silentPlayer = "This browser cannot play this recording. Words can still be selected to see their time.";
+export const silentPlayer = "This browser cannot play it";

@@ -1,8 +1,7 @@
 // The transcript on the page, hours long: every row has its text, but only rows near the view have their words in
 // elements of their own. The word that is played is marked, and kept in view unless the person scrolls.
 
-import { place } from "./formats.js";
-import { clock } from "./formats.js";
+import { clock, place } from "./formats.js";
 import { findings } from "./jobs-findings.js";
 import { repaired, wordAt } from "./jobs-transcript.js";
 import { element } from "./jobs-words.js";
@@ -181,9 +180,10 @@ export class Reader {
   }
 }
 
-function said(item) {
-  if (item.kind === "hole") return `No transcript from ${clock(item.start, 0)} to ${clock(item.end, 0)}: ${item.text}`;
-  return item.kind === "taken" ? "Words that nobody said were taken out here." : item.text;
+function said({ kind, start, end, text }) {
+  if (kind === "hole") return `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}, ${clock(start)}–${clock(end)}`;
+  if (kind === "taken") return "Words that nobody said were taken out here.";
+  return kind === "doubt" ? "Nothing is written here." : text;
 }
 
 /** The text with each word in an element that shows how sure the model was, and whether a repair put it there. */

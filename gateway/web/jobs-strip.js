@@ -19,6 +19,7 @@ export class Strip {
   #transcript = null;
   #seconds = 0;
   #at = 0;
+  #painted = -1;
   #bars = null;
   #pointer = null;
   #drawing = 0;
@@ -52,13 +53,15 @@ export class Strip {
   }
 
   at(seconds) {
+    // In a long recording the line moves less than a pixel in many frames.
+    const moved = (Math.abs(seconds - this.#painted) / this.#seconds) * this.#canvas.clientWidth * devicePixelRatio;
     this.#at = seconds;
     const rounded = String(Math.floor(seconds));
     if (this.#canvas.getAttribute("aria-valuenow") !== rounded) {
       this.#canvas.setAttribute("aria-valuenow", rounded);
       this.#canvas.setAttribute("aria-valuetext", `${clock(seconds, 0)} of ${clock(this.#seconds, 0)}`);
     }
-    this.#draw();
+    if (!(moved < 0.5)) this.#draw();
   }
 
   /** The start of the next mark (1) or the one before (-1), or null. */
@@ -151,6 +154,7 @@ export class Strip {
 
   #paint() {
     this.#drawing = 0;
+    this.#painted = this.#at;
     const { clientWidth: width, clientHeight: height } = this.#canvas;
     if (width === 0 || this.#seconds === 0) return;
     const scale = devicePixelRatio;
@@ -163,7 +167,7 @@ export class Strip {
     const holes = this.#transcript?.holes ?? [];
     for (const { start, end } of holes) this.#hole(pen, x(start), Math.max(4, x(end) - x(start)), height);
     this.#speech(pen, width, height, x(this.#at));
-    for (const mark of this.#marks()) this.#mark(pen, mark, x((mark.start + mark.end) / 2));
+    for (const mark of this.#marks()) this.#mark(pen, mark, Math.min(width - 6, Math.max(6, x((mark.start + mark.end) / 2))));
     if (this.#pointer !== null) line(pen, this.#colours.soft, this.#pointer, LANE, height, 1);
     line(pen, this.#colours.ink, Math.min(width - 1, Math.max(1, x(this.#at))), LANE - 3, height, 2);
   }

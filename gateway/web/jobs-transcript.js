@@ -2,8 +2,8 @@
 
 /**
  * {seconds, items, words, repairs, holes, suspicions, warnings, account, channels}. `items` are the rows in the order of
- * time: {kind: "speech" | "hole" | "taken", start, end, channel, text, words, repairs, suspicions}; "taken" is what a
- * repair took away altogether. `words` is every word of the speech in the order of time: {start, end, confidence, item,
+ * time: {kind: "speech" | "hole" | "taken" | "doubt", start, end, channel, text, words, repairs, suspicions}; "taken" is
+ * what a repair took away altogether, "doubt" a suspicion where nothing is written. `words` is every word of the speech in the order of time: {start, end, confidence, item,
  * index}, index being that among the item's words.
  */
 export function readTranscript(result) {
@@ -19,11 +19,15 @@ export function readTranscript(result) {
     items.push({ ...hole, kind: "hole", text: hole.reason, words: [], repairs: [], suspicions: [] });
   }
   for (const repair of repairs) {
-    const item = itemAt(items, repair, repair.kept && repair.after.length === 0);
+    const item = repair.kept && repair.after.length === 0 ? undefined : itemAt(items, repair);
     if (item) item.repairs.push(repair);
     else items.push({ ...repair, kind: "taken", text: "", words: [], repairs: [repair], suspicions: [] });
   }
-  for (const suspicion of suspicions) itemAt(items, suspicion, false)?.suspicions.push(suspicion);
+  for (const suspicion of suspicions) {
+    const item = itemAt(items, suspicion);
+    if (item) item.suspicions.push(suspicion);
+    else items.push({ ...suspicion, kind: "doubt", text: "", words: [], repairs: [], suspicions: [suspicion] });
+  }
   items.sort((one, other) => one.start - other.start || one.channel - other.channel);
   const words = items.flatMap((item, at) => item.words.map((word, index) => ({ ...word, item: at, index })));
   words.sort((one, other) => one.start - other.start);
@@ -40,10 +44,10 @@ export function readTranscript(result) {
   };
 }
 
-// The first row of speech that the span touches.
-function itemAt(items, { start, end, channel }, none) {
-  if (none) return undefined;
-  return items.find((item) => item.kind === "speech" && item.channel === channel && item.end > start && item.start < end);
+// The first row that the span touches, one of speech if there is any.
+function itemAt(items, { start, end, channel }) {
+  const touched = items.filter((item) => item.channel === channel && item.end > start && item.start < end);
+  return touched.find(({ kind }) => kind === "speech") ?? touched[0];
 }
 
 /** Index of the last word that has begun at `seconds`, -1 before the first. */

@@ -9,14 +9,14 @@ const PIECE_BYTES = 8 * 1024 * 1024;
 const STALL_MILLISECONDS = 60_000;
 const RETRY_MILLISECONDS = [1000, 2000, 4000, 8000, 15_000, 30_000];
 const STORED = "speechlane.upload:";
-const STORED_DAYS = 7;
+const STORED_DAYS = 1; // the server keeps them as long
 
 export class Upload {
   #file;
   #name;
   #key;
   #on;
-  #slot;
+  slot; // what localStorage knows it by
   #url = null;
   #stopped = new AbortController();
 
@@ -26,12 +26,7 @@ export class Upload {
     this.#name = name;
     this.#key = key;
     this.#on = on;
-    this.#slot = `${STORED}${name}:${file.size}:${file.lastModified}`;
-  }
-
-  /** What localStorage knows it by. */
-  get slot() {
-    return this.#slot;
+    this.slot = `${STORED}${name}:${file.size}:${file.lastModified}`;
   }
 
   /** Resolves to the upload's id when the server has the whole file. Rejects with Refused, or AbortError on stop(). */
@@ -39,7 +34,7 @@ export class Upload {
     let renewed = false;
     for (let failures = 0; ; ) {
       try {
-        const known = this.#url ?? recall(this.#slot)?.url;
+        const known = this.#url ?? recall(this.slot)?.url;
         this.#url = known ?? (await this.#create());
         const url = this.#url;
         let offset = known ? await this.#offset(url) : 0;
@@ -47,7 +42,7 @@ export class Upload {
         while (offset < this.#file.size) {
           offset = await this.#send(url, offset);
           failures = 0;
-          remember(this.#slot, { url, name: this.#name, size: this.#file.size, sent: offset, at: Date.now() });
+          remember(this.slot, { url, name: this.#name, size: this.#file.size, sent: offset, at: Date.now() });
         }
         return decodeURIComponent(url.split("/").at(-1));
       } catch (error) {
@@ -55,7 +50,7 @@ export class Upload {
         if ([403, 404, 410].includes(error.status) && this.#url && !renewed) {
           renewed = true; // the server has forgotten it: from the start, once
           this.#url = null;
-          forget(this.#slot);
+          forget(this.slot);
         } else if (passing(error.status)) {
           await this.#pause(failures, error.retryAfter);
           failures += 1;
@@ -68,13 +63,13 @@ export class Upload {
 
   /** The job is made of it, so it is not to be found again. */
   done() {
-    forget(this.#slot);
+    forget(this.slot);
   }
 
   /** Give up and let the server forget what it has. */
   stop() {
     this.#stopped.abort();
-    discard(this.#slot, this.#key());
+    discard(this.slot, this.#key());
   }
 
   async #create() {
@@ -83,7 +78,7 @@ export class Upload {
     const { request } = await this.#ask("POST", UPLOADS, fields);
     const url = new URL(request.getResponseHeader("Location") ?? "", new URL(UPLOADS, location.href));
     if (url.host !== location.host) throw new Refused(502, "The server sent the upload to another host.");
-    remember(this.#slot, { url: url.pathname, name: this.#name, size: this.#file.size, sent: 0, at: Date.now() });
+    remember(this.slot, { url: url.pathname, name: this.#name, size: this.#file.size, sent: 0, at: Date.now() });
     return url.pathname;
   }
 

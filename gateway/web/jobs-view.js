@@ -4,7 +4,7 @@ import { clock } from "./formats.js";
 import { sure } from "./jobs-list.js";
 import { refusedProblem, silentPlayer } from "./jobs-problems.js";
 import { readTranscript } from "./jobs-transcript.js";
-import { duration, element, ENDED, facts, iconButton, length, plural, READABLE } from "./jobs-words.js";
+import { duration, element, ENDED, facts, iconButton, length, READABLE } from "./jobs-words.js";
 
 const FORMATS = {
   txt: "Download as text",
@@ -72,6 +72,7 @@ export class JobView {
     $("job").hidden = true;
     $("player").hidden = true;
     $("player").classList.remove("silent");
+    $("silence").textContent = "";
     $("marks").replaceChildren();
     $("job-actions").dataset.state = "";
   }
@@ -81,16 +82,17 @@ export class JobView {
     const again = this.#job.state !== job.state && READABLE.includes(this.#job.state);
     this.#job = job;
     if (again) this.#forgetTranscript();
+    this.#facts();
     const ended = ENDED.includes(job.state);
     $("job").dataset.state = job.state;
-    $("job-facts").textContent = [...facts(job, this.#now()), job.options?.model].filter(Boolean).join(" · ");
     $("job-progress").hidden = ended;
     $("job-progress").firstElementChild.style.inlineSize = `${job.progress * 100}%`;
     $("job-progress").setAttribute("aria-valuenow", String(Math.round(job.progress * 100)));
     $("job-error").hidden = !job.error;
     $("job-error").textContent = job.error ?? "";
-    this.#warn(job.warnings ?? []);
-    this.#note(job, ended);
+    this.#warn();
+    if (!this.#transcript) $("job-note").hidden = ended;
+    if (!ended) $("job-note").textContent = "The transcript will stand here. The recording can be heard already.";
     this.#actions(job, ended);
     $("downloads").hidden = !READABLE.includes(job.state);
     if (!this.#transcript) this.#strip.show(null, length(job));
@@ -103,9 +105,10 @@ export class JobView {
     this.#heard(seconds);
   }
 
+  /** It cannot be played here. */
   silent() {
     $("player").classList.add("silent");
-    this.#note(this.#job, true, silentPlayer);
+    $("silence").textContent = silentPlayer;
   }
 
   seek(seconds, reveal = false) {
@@ -138,8 +141,8 @@ export class JobView {
       this.#transcript = transcript;
       this.#strip.show(transcript, transcript.seconds);
       this.#showMarks(transcript);
-      this.#warn([...new Set([...(this.#job.warnings ?? []), ...transcript.warnings])]);
-      this.#account(transcript);
+      this.#warn();
+      this.#facts();
       $("job-note").hidden = transcript.items.length > 0;
       $("job-note").textContent = "Nobody speaks in this recording.";
       this.#heard(this.#player.time);
@@ -159,9 +162,10 @@ export class JobView {
     $("marks").replaceChildren();
   }
 
-  #account({ account }) {
-    const said = [$("job-facts").textContent];
-    if (account.speech > 0) {
+  #facts() {
+    const said = [...facts(this.#job, this.#now()), this.#job.options.model];
+    const account = this.#transcript?.account;
+    if (account?.speech > 0) {
       const share = Math.min(100, (account.words / account.speech) * 100);
       said.push(`${duration(account.speech)} of speech, ${share < 99.95 ? share.toFixed(1) : 100} % of it in words`);
     }
@@ -176,7 +180,8 @@ export class JobView {
     ];
     $("marks").replaceChildren(
       ...kinds.filter(([, count]) => count > 0).map(([kind, count, word]) => {
-        const button = element("button", `mark ${kind}`, plural(count, word));
+        const button = element("button", `mark ${kind}`, count.toLocaleString());
+        button.append(element("span", "kind", count === 1 ? word : `${word}s`));
         button.type = "button";
         button.dataset.kind = kind;
         button.title = `To the next ${word} (N: the next mark of any kind)`;
@@ -185,16 +190,10 @@ export class JobView {
     );
   }
 
-  #warn(warnings) {
+  #warn() {
+    const warnings = [...new Set([...this.#job.warnings, ...(this.#transcript?.warnings ?? [])])];
     $("job-warnings").hidden = warnings.length === 0;
-    if ($("job-warnings").childElementCount === warnings.length) return;
     $("job-warnings").replaceChildren(...warnings.map((warning) => element("li", "", warning)));
-  }
-
-  #note(job, ended, text = "") {
-    const waiting = text || (ended ? "" : "The transcript will stand here. The recording can be heard already.");
-    $("job-note").textContent = waiting;
-    $("job-note").hidden = !waiting;
   }
 
   #actions(job, ended) {

@@ -24,7 +24,7 @@ export function stage(job) {
 }
 
 /** The line under a job's name: what it is doing or how it ended. `now` is the server's time in seconds. */
-export function facts(job, now) {
+export function facts(job, now, { brief = false } = {}) {
   const whole = length(job);
   const said = [stage(job)];
   if (job.state === "failed") return [said[0]];
@@ -32,7 +32,8 @@ export function facts(job, now) {
   if (ENDED.includes(job.state)) {
     if (whole > 0) said.push(clock(whole, 0));
     const rate = READABLE.includes(job.state) && job.ended > job.started ? whole / (job.ended - job.started) : 0;
-    if (rate > 0) said.push(`in ${duration(job.ended - job.started)}`, times(rate));
+    if (rate > 0 && !brief) said.push(`in ${duration(job.ended - job.started)}`);
+    if (rate > 0) said.push(times(rate));
     return said;
   }
   if (job.covered > 0 || whole > 0) said.push(`${clock(job.covered, 0)} of ${whole > 0 ? clock(whole, 0) : "?"}`);

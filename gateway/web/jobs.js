@@ -58,7 +58,7 @@ const view = new JobView({
   now,
   on: { act, remove: removeOpened, problem: (problem) => notice.show(problem) },
 });
-const feed = new Feed("/v1/batch/events", key, { data: changed, state: connection });
+const feed = new Feed("/v1/batch/events", key, { event: told, state: connection });
 
 /** The feed is open, so nothing changes unseen from here on: now ask how everything is. */
 async function connection(state, refused) {
@@ -105,6 +105,14 @@ async function showOlder() {
     await refresh();
   } catch (error) {
     notice.show(refusedProblem("list", error, key()));
+  }
+}
+
+function told(name, data) {
+  if (name === "job") changed(data);
+  else if (name === "deleted") {
+    list.remove(data.id);
+    if (data.id === view.id) location.hash = "";
   }
 }
 
@@ -197,7 +205,7 @@ function showPlaying(playing) {
 }
 
 function showOptions() {
-  $("choice").textContent = options.summary || "Settings";
+  $("choice").textContent = options.summary;
   document.body.classList.toggle("unshaded", !options.shading);
 }
 
@@ -233,14 +241,14 @@ const typing = (target) => target.closest?.("input:not([type=file]), select, tex
 const pressable = (target) => target.closest?.("button, a, label, input, summary");
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || typing(event.target) || options.open) return;
-  if (!view.id) return;
-  if (event.code === "Space" && !pressable(event.target)) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || options.open || !view.id) return;
+  if (event.key === "Escape") location.hash = "";
+  else if (typing(event.target)) return;
+  else if (event.code === "Space" && !pressable(event.target)) {
     event.preventDefault();
     player.toggle();
   } else if (event.key.toLowerCase() === "n") view.jump(1);
   else if (event.key.toLowerCase() === "p") view.jump(-1);
-  else if (event.key === "Escape") location.hash = "";
 });
 
 addEventListener("hashchange", route);
