@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from batch_jobs.fitting import fit
 from batch_jobs.seams import Placed, joined
 from batch_jobs.transcript import Chunk, ChunkResult, Hole, Segment
 from speech.asr import SAMPLE_RATE
@@ -25,7 +26,8 @@ def stitch(chunks: Sequence[Chunk], results: Mapping[str, ChunkResult]) -> tuple
 
     `results` by chunk id; a chunk without one is a hole (see `dead`). Where the audio of two chunks touches or
     overlaps, each word belongs to the chunk in whose half its middle lies; a word that both heard is kept once, one
-    that was said twice stays twice. Word times that run against the text get times between those of their neighbours.
+    that was said twice stays twice. Word times that run against the text get times between those of their neighbours,
+    and all are fitted to the voice that the chunks tell of.
     """
     merged: list[Segment] = []
     for channel in sorted({chunk.channel for chunk in chunks}):
@@ -59,7 +61,8 @@ def _channel(heard: Sequence[tuple[Chunk, ChunkResult]]) -> list[Segment]:
         said += newest
         newest, before = words, chunk
     by_source: dict[int, list[Placed]] = {}
-    for word in _apart([*said, *newest]):
+    voice = (span for chunk, _ in heard for span in chunk.speech)
+    for word in fit(_apart([*said, *newest]), voice):
         by_source.setdefault(word.source, []).append(word)
     return [_segment(sources[number], words) for number, words in by_source.items()]
 
