@@ -88,7 +88,7 @@ export class Reader {
   reveal(seconds) {
     const items = this.#transcript?.items ?? [];
     const found = items.findIndex((item) => item.end > seconds);
-    const row = this.#rows[found];
+    const row = found < 0 ? this.#rows.at(-1) : this.#rows[found];
     this.#following = true;
     this.#back.hidden = true;
     if (row) this.#keepInView(row);

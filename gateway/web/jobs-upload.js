@@ -20,7 +20,7 @@ export class Upload {
   #url = null;
   #stopped = new AbortController();
 
-  /** on.sent(bytes) as they go; on.waiting(seconds) while the network is away. `key()` is the API key. */
+  /** on.sent(bytes) as they go; on.waiting(seconds, refusal) before it tries again. `key()` is the API key. */
   constructor(file, name, key, on) {
     this.#file = file;
     this.#name = name;
@@ -52,7 +52,7 @@ export class Upload {
           this.#url = null;
           forget(this.slot);
         } else if (passing(error.status)) {
-          await this.#pause(failures, error.retryAfter);
+          await this.#pause(failures, error);
           failures += 1;
         } else {
           throw error;
@@ -120,10 +120,10 @@ export class Upload {
     });
   }
 
-  #pause(failures, seconds) {
+  #pause(failures, refusal) {
     const planned = RETRY_MILLISECONDS[Math.min(failures, RETRY_MILLISECONDS.length - 1)];
-    const milliseconds = seconds ? seconds * 1000 : planned * (0.75 + Math.random() / 2);
-    this.#on.waiting(milliseconds / 1000);
+    const milliseconds = refusal.retryAfter ? refusal.retryAfter * 1000 : planned * (0.75 + Math.random() / 2);
+    this.#on.waiting(milliseconds / 1000, refusal);
     return new Promise((resolve) => {
       setTimeout(resolve, milliseconds);
       addEventListener("online", resolve, { once: true });

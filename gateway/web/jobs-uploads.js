@@ -14,10 +14,13 @@ export class Uploads {
   #api;
   #onjob;
   #onchange;
-  #items = new Set();
+  #items = new Map(); // by what their browser's memory knows them by
   #rest = element("li", "note");
 
-  /** onjob(job) when a file has become one; onchange() when there is more or less to show. */
+  /**
+   * onjob(job, asked) when a file has become one, asked for at `asked` (performance.now); onchange() when there is more
+   * or less to show.
+   */
   constructor(list, { options, api, onjob, onchange }) {
     this.#list = list;
     this.#options = options;
@@ -29,7 +32,7 @@ export class Uploads {
 
   /** Whether any file would have to be chosen again if the page were left. */
   get busy() {
-    return [...this.#items].some((item) => !item.failed);
+    return [...this.#items.values()].some((item) => !item.failed);
   }
 
   /** `files`: [{file, name}]. They are transcribed with the options as they are now. */
@@ -39,18 +42,27 @@ export class Uploads {
       const item = { file, name, fields, sent: 0, row: null, running: false, failed: false };
       item.upload = new Upload(file, name, () => this.#options.key, {
         sent: (bytes) => this.#sent(item, bytes),
-        waiting: (seconds) => this.#say(item, `No connection. Trying again in ${duration(seconds)}`),
+        waiting: (seconds, { status, message }) => {
+          this.#say(item, `${status === 0 ? "No connection." : message} Trying again in ${duration(seconds)}`);
+        },
       });
-      if ([...this.#items].some((other) => other.upload.slot === item.upload.slot)) continue;
-      this.#items.add(item);
+      if (this.#items.has(item.upload.slot)) continue;
+      this.#items.set(item.upload.slot, item);
       this.#list.querySelector(`[data-slot="${CSS.escape(item.upload.slot)}"]`)?.remove();
     }
     this.#next();
   }
 
+  /** Try those again that were refused for their key. */
+  keyChanged() {
+    for (const item of this.#items.values()) if (item.failed === 401) item.failed = false;
+    this.#next();
+  }
+
   #next() {
-    const waiting = [...this.#items].filter((item) => !item.running && !item.failed);
-    const running = [...this.#items].filter((item) => item.running).length;
+    const items = [...this.#items.values()];
+    const waiting = items.filter((item) => !item.running && item.failed === false);
+    const running = items.filter((item) => item.running).length;
     for (const item of waiting.splice(0, Math.max(0, AT_ONCE - running))) this.#run(item);
     for (const item of waiting.slice(0, ROWS)) this.#row(item);
     const more = waiting.filter((item) => !item.row).length;
@@ -69,13 +81,14 @@ export class Uploads {
     try {
       const upload = await item.upload.finish();
       this.#say(item, "Uploaded. Being handed in");
+      const asked = performance.now();
       const job = await this.#handIn(item, { upload, name: item.name, ...item.fields });
       item.upload.done();
       this.#drop(item);
-      if (job) this.#onjob(job);
+      if (job) this.#onjob(job, asked);
     } catch (error) {
-      if (!this.#items.has(item)) return; // cancelled
-      Object.assign(item, { running: false, failed: true });
+      if (!this.#items.has(item.upload.slot)) return; // cancelled
+      Object.assign(item, { running: false, failed: error.status ?? true });
       item.row.classList.add("failed");
       item.again.hidden = false;
       this.#say(item, uploadTrouble(error, item.file));
@@ -93,7 +106,7 @@ export class Uploads {
         const seconds = error.retryAfter ?? 5;
         this.#say(item, `${error.message} Trying again in ${duration(seconds)}`);
         await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-        if (!this.#items.has(item)) return null;
+        if (!this.#items.has(item.upload.slot)) return null;
       }
     }
   }
@@ -120,7 +133,7 @@ export class Uploads {
   }
 
   #drop(item) {
-    this.#items.delete(item);
+    this.#items.delete(item.upload.slot);
     item.row?.remove();
   }
 
@@ -129,7 +142,10 @@ export class Uploads {
     const { row, line, bar, actions } = uploadRow(item.name, `${size(item.file.size)} · in line`);
     item.again = iconButton("#i-retry", `Try to upload ${item.name} again`);
     item.again.hidden = true;
-    item.again.addEventListener("click", () => this.#run(item));
+    item.again.addEventListener("click", () => {
+      item.failed = false;
+      this.#next();
+    });
     const cancel = iconButton("#i-close", `Do not upload ${item.name}`);
     cancel.addEventListener("click", () => {
       this.#drop(item);

@@ -14,6 +14,7 @@ import { plural, stage } from "./jobs-words.js";
 import { Notice } from "./notice.js";
 
 const LISTED_BY_ITSELF = 2000;
+const MODELS_MILLISECONDS = 5000;
 
 const $ = (id) => document.getElementById(id);
 const CONNECTION = { opening: "Connecting", listening: "Live", reconnecting: "Reconnecting" };
@@ -25,6 +26,7 @@ let listed = false; // the first page has come
 let older = false; // there are more on the server
 let scrolled = 0; // where the list was when a job was opened
 let wanted = LISTED_BY_ITSELF;
+const heardOf = new Map(); // when the feed last told of a job, by id
 
 const options = new Options($("settings"), optionChanged);
 const notice = new Notice($("notice"), (action) => (action === "retry" ? feed.restart() : options.show(action)));
@@ -39,7 +41,7 @@ const list = new JobList({
 const uploads = new Uploads($("uploads"), {
   options,
   api,
-  onjob: (job) => list.put(job),
+  onjob: answered,
   onchange: () => shown(),
 });
 const player = new Player($("audio"), key, {
@@ -71,12 +73,22 @@ async function connection(state, refused) {
     return;
   }
   if (["unreachable", "refused-list", "keyMissing", "keyWrong"].includes($("notice").dataset.problem)) notice.hide();
+  loadOptions();
   try {
-    if (!options.loaded) await options.load();
-    showOptions();
     await refresh();
   } catch (error) {
     notice.show(refusedProblem("list", error, key()));
+  }
+}
+
+// While the server loads its models it does not name them; recordings are listed and taken all the same.
+async function loadOptions() {
+  if (options.loaded) return;
+  try {
+    await options.load();
+    showOptions();
+  } catch ({ status }) {
+    if (status !== 401) setTimeout(loadOptions, MODELS_MILLISECONDS);
   }
 }
 
@@ -85,10 +97,11 @@ async function refresh() {
   const seen = new Set();
   let before;
   do {
+    const asked = performance.now();
     const { data, has_more: more } = await api.list(before);
     for (const job of data) {
       seen.add(job.id);
-      changed(job);
+      answered(job, asked);
     }
     before = data.at(-1)?.id;
     older = more;
@@ -109,11 +122,19 @@ async function showOlder() {
 }
 
 function told(name, data) {
-  if (name === "job") changed(data);
-  else if (name === "deleted") {
+  if (name === "job") {
+    heardOf.set(data.id, performance.now());
+    changed(data);
+  } else if (name === "deleted") {
+    heardOf.delete(data.id);
     list.remove(data.id);
     if (data.id === view.id) location.hash = "";
   }
+}
+
+/** A job as an answer shows it. What the feed told after the question was `asked` (performance.now) is newer. */
+function answered(job, asked) {
+  if (!(heardOf.get(job.id) > asked)) changed(job);
 }
 
 function changed(job) {
@@ -126,8 +147,9 @@ function changed(job) {
 }
 
 async function act(job, what) {
+  const asked = performance.now();
   try {
-    changed(await api.act(job.id, what));
+    answered(await api.act(job.id, what), asked);
   } catch (error) {
     notice.show(refusedProblem(what, error, key()));
   }
@@ -213,6 +235,7 @@ function optionChanged(name) {
   showOptions();
   if (name !== "key") return;
   notice.hide();
+  uploads.keyChanged();
   list.clear();
   listed = false;
   feed.restart();
