@@ -8,6 +8,7 @@ from redis import Redis
 
 from batch_jobs.job import Job, State
 from batch_jobs.queue.changes import Changes
+from batch_jobs.queue.notices import Notices
 from batch_jobs.queue.record import decode_job
 from batch_jobs.queue.scripts import PREFIX
 from batch_jobs.queue.task import Dead, Kind, Task
@@ -78,6 +79,10 @@ class Records:
     def changes(self, id: str | None = None, timeout: float = 1.0) -> Changes:
         """A subscription to the changes of a job, or of all."""
         return Changes(self._redis, id, timeout)
+
+    def notices(self) -> Notices:
+        """Which ends of jobs somebody outside was told of."""
+        return Notices(self._redis)
 
 
 def _dead(fields: dict[str, str]) -> Dead:

@@ -26,7 +26,7 @@ class Feed:
     def read_by(self, reader: asyncio.Future[str]) -> None:
         """`reader` is what becomes of the thread's work; when it fails, `send` says so instead of waiting."""
         self._reader = reader
-        reader.add_done_callback(lambda _: self._room.release())
+        reader.add_done_callback(self._ended)
 
     async def send(self, piece: bytes) -> None:
         """Hand over a piece; waits while there is no room. Raises what the thread has raised."""
@@ -44,6 +44,11 @@ class Feed:
     def abandon(self) -> None:
         """Nothing more will come, and what came is not wanted."""
         self._pieces.put(Abandoned("the upload was given up"))
+
+    def _ended(self, reader: asyncio.Future[str]) -> None:
+        if not reader.cancelled():
+            reader.exception()  # seen: after `abandon` nobody else looks at it
+        self._room.release()
 
     def __iter__(self) -> Iterator[bytes]:
         while (piece := self._pieces.get()) is not None:

@@ -78,6 +78,8 @@ def json_fields(body: Any) -> Fields:
         for item in values:
             if not isinstance(item, str | int | float | bool):
                 raise InputInvalid(f"{name} must be text, a number, true or false, or a list of them.", param=name)
+            if isinstance(item, str) and any("\ud800" <= letter <= "\udfff" for letter in item):
+                raise InputInvalid(f"{name} holds half a character (a lone surrogate).", param=name)
             fields.setdefault(name, []).append(str(item).lower() if isinstance(item, bool) else str(item))
     return fields
 

@@ -61,6 +61,8 @@ class Lane:
         self.state: State = "opening" if settings.batch else "off"
         self.detail = ""
         """Why it is unavailable, for who runs the service."""
+        self.keep = settings.batch_keep_seconds
+        """Seconds for which jobs that have ended are kept."""
         self.hosts = WebhookHosts(settings.webhook_hosts)
         self.hub = Hub(self)
         self._jobs: Jobs | None = None
@@ -161,10 +163,8 @@ class Lane:
             except Exception as error:
                 self.state, self.detail = "unavailable", _safe(error)
                 if self.detail != said:
-                    foreseen = isinstance(error, ServingError | RedisError | OSError | ValueError)
-                    log.error(
-                        "no jobs: the queue cannot be opened: %s", self.detail, exc_info=None if foreseen else error
-                    )
+                    known = isinstance(error, ServingError | RedisError | OSError | ValueError)
+                    log.error("the queue of jobs cannot be opened: %s", self.detail, exc_info=not known)
                     said = self.detail
                 await asyncio.sleep(REOPEN_SECONDS)
         self.state, self.detail = "ready", ""
@@ -207,7 +207,7 @@ class Lane:
     async def _sweep(self) -> None:
         """Delete what is older than it may be."""
         while True:
-            gone = await self.call(self.jobs.purge, self._settings.batch_keep_seconds)
+            gone = await self.call(self.jobs.purge, self.keep)
             if gone:
                 log.info("%d old jobs were deleted", gone)
             await self.disk(self.uploads.sweep)
@@ -239,5 +239,5 @@ def batch_settings(settings: Settings) -> BatchSettings:
 
 
 def _safe(error: BaseException) -> str:
-    """What went wrong, for a log: never the URL of the queue, which may hold a password."""
+    """What went wrong, in a line. Errors of the queue name its address without the password."""
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:500]

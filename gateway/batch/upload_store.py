@@ -85,8 +85,11 @@ class UploadStore:
         pending = [upload for upload in self._all() if upload.job is None]
         if len(pending) >= self._max_uploads:
             raise Overloaded(f"{len(pending)} uploads are open already; finish or delete one first.", retry_after=60.0)
-        announced = sum(upload.length for upload in pending) + length
-        missing = announced - sum(self.offset(upload) for upload in pending)
+        announced, missing = length, length
+        for upload in pending:
+            with suppress(UploadNotFound):  # just deleted
+                missing += upload.length - self.offset(upload)
+                announced += upload.length
         if announced > self._max_bytes or missing > shutil.disk_usage(self._directory).free:
             raise StorageFull("There is no room for a file of this size now; try again when other jobs have ended.")
         upload = Upload(secrets.token_hex(16), length, metadata, owner)

@@ -14,14 +14,12 @@ import hmac
 import json
 import logging
 import random
-import secrets
 import time
 from typing import TYPE_CHECKING
 
 import aiohttp
 
 from batch_jobs.job import Job
-from batch_jobs.queue.scripts import PREFIX
 from gateway.batch.hub import Gone
 from gateway.batch.views import job_body
 from gateway.batch.webhook_hosts import CheckedResolver, Target
@@ -35,8 +33,8 @@ log = logging.getLogger("speechlane.batch")
 DELAYS = (1.0, 5.0, 25.0, 125.0, 600.0)
 """Seconds before the second and each further attempt, give or take a fifth."""
 TIMEOUT = 10.0
-CLAIM_SECONDS = 60
-"""A service that is silent this long has lost its claim on a delivery to others."""
+CLAIM_SECONDS = 12
+"""So long after an attempt should have been made others make it. Longer than an attempt takes."""
 AT_ONCE = 8
 MAX_WAITING = 1000
 MAX_KNOWN = 50_000
@@ -47,7 +45,7 @@ class Webhooks:
 
     def __init__(self, lane: Lane, secret: str) -> None:
         self._lane, self._secret = lane, secret.encode()
-        self._me = secrets.token_hex(8)
+        self._notices = lane.jobs.queue.notices()
         self._free = asyncio.Semaphore(AT_ONCE)
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._over: set[str] = set()
@@ -74,35 +72,35 @@ class Webhooks:
             task.add_done_callback(lambda _: self._waiting.pop(name, None))
 
     async def _deliver(self, job: Job) -> None:
-        name = _name(job)
+        name, outcome = _name(job), ""
         try:
-            if not await self._lane.call(self._claim, name):
-                return
-            outcome = "refused"
-            for delay in (*DELAYS, None):
-                async with self._free:
-                    outcome, final = await self._attempt(job)
-                if final or delay is None:
-                    break
-                log.info("webhook of job %s: %s; trying again", job.id, outcome)
-                if not await self._wait(name, delay * random.uniform(0.8, 1.2)):
+            # Another service may have it. When that one dies, its claim ends.
+            while not await self._claim(name, CLAIM_SECONDS):
+                if name in self._over:
                     return
-            await self._lane.call(self._settle, name, outcome)
+                await asyncio.sleep(CLAIM_SECONDS)
+            for delay in (0.0, *DELAYS):
+                if delay:
+                    log.info("webhook of job %s: %s; trying again", job.id, outcome)
+                    wait = delay * random.uniform(0.8, 1.2)
+                    await self._claim(name, int(wait) + CLAIM_SECONDS)
+                    await asyncio.sleep(wait)
+                async with self._free:
+                    if not await self._claim(name, CLAIM_SECONDS):
+                        return
+                    outcome, final = await self._attempt(job)
+                if final:
+                    break
+            await self._lane.call(self._notices.settle, name, outcome, int(self._lane.keep) + 86_400)
         except ServingError as error:
             log.warning("webhook of job %s waits: %s", job.id, error.message)  # it is told again later
+            return
+        except Exception:
+            log.exception("webhook of job %s failed", job.id)  # one that nobody foresaw takes no other with it
             return
         self._lane.metrics.webhook("delivered" if outcome == "delivered" else "failed")
         if outcome != "delivered":
             log.warning("webhook of job %s was not delivered: %s", job.id, outcome)
-
-    async def _wait(self, name: str, delay: float) -> bool:
-        """Sleep and keep the claim meanwhile; False when another service has taken it."""
-        end = time.monotonic() + delay
-        while (left := end - time.monotonic()) > 0:
-            if not await self._lane.call(self._claim, name):
-                return False
-            await asyncio.sleep(min(left, CLAIM_SECONDS / 3))
-        return await self._lane.call(self._claim, name)
 
     async def _attempt(self, job: Job) -> tuple[str, bool]:
         """What came of it: "delivered" or why not, and whether that is the last word."""
@@ -141,26 +139,15 @@ class Webhooks:
         ):
             return answer.status
 
-    def _claim(self, name: str) -> bool:
-        """Whether this service is the one that delivers it; renews the claim."""
-        redis = self._lane.jobs.queue.redis
-        if redis.exists(f"{PREFIX}webhook:{name}"):
+    async def _claim(self, name: str, seconds: int) -> bool:
+        """Whether this service is the one that delivers it, now and for so long."""
+        if await self._lane.call(self._notices.claim, name, seconds):
+            return True
+        if await self._lane.call(self._notices.outcome, name) is not None:
             if len(self._over) >= MAX_KNOWN:
                 self._over.clear()
             self._over.add(name)
-            return False
-        claim = f"{PREFIX}webhook_claim:{name}"
-        if redis.set(claim, self._me, nx=True, ex=CLAIM_SECONDS):
-            return True
-        if redis.get(claim) != self._me:
-            return False
-        return bool(redis.expire(claim, CLAIM_SECONDS))
-
-    def _settle(self, name: str, outcome: str) -> None:
-        """Note what became of it for as long as the job may live."""
-        jobs = self._lane.jobs
-        jobs.queue.redis.set(f"{PREFIX}webhook:{name}", outcome, ex=int(jobs.settings.keep) + 86_400)
-        jobs.queue.redis.delete(f"{PREFIX}webhook_claim:{name}")
+        return False
 
 
 def sign(secret: bytes, body: bytes, now: int) -> str:

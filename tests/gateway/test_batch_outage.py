@@ -1,0 +1,212 @@
+"""The service without a queue, and which addresses a webhook can reach. No model: an engine that decodes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, TCPConnector, web
+from aiohttp.test_utils import TestClient, TestServer
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from gateway.app import build_app
+from gateway.batch.errors import BatchUnavailable
+from gateway.batch.feed import Abandoned, Feed
+from gateway.batch.lane import batch_settings
+from gateway.batch.webhook_hosts import AddressRefused, CheckedResolver, WebhookHosts, is_public
+from gateway.settings import SettingsInvalid, load_settings
+from gateway.state import SERVICE
+from tests.gateway.test_rest_failures import FailingEngine
+from workers.errors import InputInvalid, Overloaded
+
+Client = TestClient[web.Request, web.Application]
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Client]:
+    async def start(settings: Any) -> Any:
+        return FailingEngine(1, None)
+
+    async with TestClient(TestServer(build_app(load_settings(**settings), start))) as client:
+        while (await client.get("/readyz")).status != 200:
+            await asyncio.sleep(0.01)
+        yield client
+
+
+async def test_a_queue_that_cannot_be_opened_is_said_and_leaves_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    async with serving(batch=True, batch_dir=tmp_path / "file" / "batch") as client:
+        async with asyncio.timeout(20):
+            while (batch := (await (await client.get("/readyz")).json())["batch"])["status"] != "unavailable":
+                await asyncio.sleep(0.05)
+        assert "file" in batch["detail"]
+        for method, path in (
+            ("GET", "/v1/batch/jobs"),
+            ("POST", "/v1/batch/jobs"),
+            ("GET", "/v1/batch/jobs/x/events"),
+            ("GET", "/v1/batch/events"),
+            ("HEAD", "/v1/batch/uploads/" + "0" * 32),
+        ):
+            answer = await client.request(method, path, headers={"Tus-Resumable": "1.0.0"})
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+            if method != "HEAD":
+                error = (await answer.json())["error"]
+                assert error["code"] == "batch_unavailable"
+                assert "readyz" in error["message"]
+        assert (await client.get("/v1/models")).status == 200
+    assert "the queue of jobs cannot be opened" in caplog.text
+
+
+async def test_a_service_without_jobs_says_so() -> None:
+    async with serving(batch=False) as client:
+        assert (await (await client.get("/readyz")).json())["batch"]["status"] == "off"
+        answer = await client.get("/v1/batch/jobs")
+        assert answer.status == 503
+        assert "--batch" in (await answer.json())["error"]["message"]
+
+
+async def test_a_queue_that_stops_answering_is_unavailable_and_one_that_is_slow_is_overloaded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(batch=False) as client:
+        assert client.app is not None
+        lane = client.app[SERVICE].batch
+
+        def gone() -> None:
+            raise RedisConnectionError("Error 111 connecting to queue.lan:6379.")
+
+        with caplog.at_level(logging.WARNING), pytest.raises(BatchUnavailable) as caught:
+            await lane.call(gone)
+        assert "queue.lan" not in caught.value.message
+        assert "queue.lan" in caplog.text
+        slow = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            asyncio.run_coroutine_threadsafe(slow.wait(), loop).result()
+
+        calls = [asyncio.create_task(lane.call(wait)) for _ in range(256)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded):
+            await lane.call(wait)
+        assert (await client.get("/healthz")).status == 200
+        slow.set()
+        await asyncio.gather(*calls)
+
+
+async def test_a_thread_that_fails_stops_who_feeds_it_and_the_other_way_round() -> None:
+    loop = asyncio.get_running_loop()
+
+    def refuses(feed: Feed) -> str:
+        next(iter(feed))
+        raise OSError(28, "No space left on device")
+
+    feed = Feed()
+    feed.read_by(loop.run_in_executor(None, refuses, feed))
+    with pytest.raises(OSError):
+        for _ in range(100):
+            await feed.send(bytes(10))
+    feed = Feed()
+    reading = loop.run_in_executor(None, lambda: list(feed))
+    await feed.send(b"first")
+    feed.abandon()
+    with pytest.raises(Abandoned):
+        await reading
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1:248:1893:25c8:1946", True),
+        ("10.0.0.1", False),
+        ("127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fd00::1", False),
+        ("fe80::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("64:ff9b::a00:1", False),
+        ("2002:a00:1::", False),
+    ],
+)
+def test_addresses_that_are_public(address: str, public: bool) -> None:
+    assert is_public(ipaddress.ip_address(address)) is public
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("https://hooks.example.com/a?b=c", False),
+        ("https://HOOKS.example.com:443/", False),
+        ("https://other.example.com:8443/", False),
+        ("http://ci.lan/done", True),
+        ("https://ci.lan/done", True),
+        ("http://[::1]:9000/", True),
+        ("https://other.example.com/", None),
+        ("https://hooks.example.com.evil.com/", None),
+        ("http://ci.lan:8080/", None),
+        ("https://hooks.example.com@evil.com/", None),
+        ("https://evil.com/#@hooks.example.com", None),
+        ("https://hooks.example.com:99999/", None),
+        ("https://hooks.example.com/\r\nX: y", None),
+        ("https://hooks.example.com/" + "a" * 2000, None),
+    ],
+)
+def test_hosts_that_may_be_called(url: str, private: bool | None) -> None:
+    hosts = WebhookHosts(("hooks.example.com", "other.example.com:8443", "private:ci.lan", "private:[::1]:9000"))
+    if private is None:
+        with pytest.raises(InputInvalid) as caught:
+            hosts.check(url)
+        assert caught.value.param == "webhook"
+    else:
+        assert hosts.check(url).private is private
+
+
+async def test_a_name_that_points_into_the_own_network_is_not_called() -> None:
+    calls = []
+
+    async def take(request: web.Request) -> web.Response:
+        calls.append(request.path)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", take)
+    async with TestServer(app, host="127.0.0.1") as server:
+        for private in (False, True):
+            connector = TCPConnector(resolver=CheckedResolver(private), use_dns_cache=False)
+            async with ClientSession(connector=connector) as http:
+                if private:
+                    assert (await http.get(f"http://localhost:{server.port}/")).status == 200
+                else:
+                    with pytest.raises((AddressRefused, OSError)):
+                        await http.get(f"http://localhost:{server.port}/")
+    assert calls == ["/"]
+
+
+def test_settings_of_jobs() -> None:
+    settings = load_settings(redis_url="rediss://:hidden-word@queue.lan", batch_dir="jobs", batch_keep_seconds=60)
+    assert "hidden-word" not in repr(settings)
+    assert batch_settings(settings).redis_url == "rediss://:hidden-word@queue.lan"
+    assert (batch_settings(settings).keep, batch_settings(settings).directory.is_absolute()) == (60.0, True)
+    for flags, said in (
+        ({"redis_url": "http://:hidden-word@queue.lan"}, "redis_url"),
+        ({"webhook_hosts": "https://hooks.example.com"}, "webhook_hosts"),
+        ({"webhook_hosts": "hooks.example.com"}, "webhook_secret"),
+        ({"webhook_hosts": "hooks.example.com", "webhook_secret": "hidden-word"}, "webhook_secret"),
+    ):
+        with pytest.raises(SettingsInvalid, match=said) as caught:
+            load_settings(**flags)
+        assert "hidden-word" not in str(caught.value)
