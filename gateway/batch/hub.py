@@ -24,6 +24,8 @@ log = logging.getLogger("speechlane.batch")
 
 PERIOD = 0.2
 """Seconds between two readings of a job that changes all the time."""
+AT_ONCE = 4
+"""Jobs read at the same time, so that requests find a free thread beside them."""
 POLL = 1.0
 RECONNECT = 2.0
 SURVEY_SECONDS = 300.0
@@ -118,7 +120,9 @@ class Hub:
                 await self._some.wait()
                 self._some.clear()
                 changed, self._changed = self._changed, set()
-                await asyncio.gather(*(self._tell(job) for job in changed if self._watched(job)))
+                watched = [job for job in changed if self._watched(job)]
+                for first in range(0, len(watched), AT_ONCE):
+                    await asyncio.gather(*map(self._tell, watched[first : first + AT_ONCE]))
                 await asyncio.sleep(PERIOD)
             survey.result()
         finally:
