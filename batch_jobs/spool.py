@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -66,7 +66,9 @@ class Spool:
         self._root = root.rstrip("/")
         self._local = isinstance(self._fs, LocalFileSystem)
         self._lock = threading.Lock()
-        self._used, self._measured_at = 0, float("-inf")
+        self._incoming = f"{self._root}/incoming/"
+        self._used = self._writing = 0
+        self._measured_at = float("-inf")
         if self._local:
             Path(self._root).mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -77,17 +79,18 @@ class Spool:
         digest = hashlib.sha256()
         held: list[bytes | memoryview] = []
         size = 0
-        pieces = self._counted(chunks, digest.update)
-        for piece in pieces:
-            held.append(piece)
-            size += len(piece)
-            if size > _IN_MEMORY:
-                break
-        else:
-            if self._renew(self._blob(digest.hexdigest())):
-                return digest.hexdigest()
-        self._store(chain(held, pieces), lambda: self._blob(digest.hexdigest()))
-        return digest.hexdigest()
+        with self._room() as admit:
+            pieces = _counted(chunks, admit, digest.update)
+            for piece in pieces:
+                held.append(piece)
+                size += len(piece)
+                if size > _IN_MEMORY:
+                    break
+            else:
+                if self._renew(self._blob(digest.hexdigest())):
+                    return digest.hexdigest()
+            self._store(chain(held, pieces), lambda: self._blob(digest.hexdigest()))
+            return digest.hexdigest()
 
     def size(self, blob: str) -> int:
         """Bytes of the blob. Raises BlobMissing."""
@@ -95,7 +98,8 @@ class Spool:
 
     def read(self, blob: str, first_byte: int = 0, last_byte: int | None = None) -> bytes:
         """Bytes [first_byte, last_byte) of the blob, to its end when `last_byte` is None. Raises BlobMissing."""
-        return cast(bytes, self._found(blob, lambda path: self._fs.cat_file(path, start=first_byte, end=last_byte)))
+        start = first_byte or None  # a range of an empty object is an error in S3
+        return cast(bytes, self._found(blob, lambda path: self._fs.cat_file(path, start=start, end=last_byte)))
 
     def open(self, blob: str) -> BinaryIO:
         """The blob as a seekable file, read in parts as they are wanted. Raises BlobMissing."""
@@ -116,7 +120,9 @@ class Spool:
         Raises SpoolFull; ValueError for another name.
         """
         path = self._named(name)
-        self._store(self._counted([data], None), lambda: path)
+        with self._room() as admit:
+            admit(len(data))
+            self._store([data], lambda: path)
 
     def load(self, name: str) -> bytes | None:
         """What was saved as `name`, or None."""
@@ -130,16 +136,12 @@ class Spool:
         path = self._named(name)
         for found in self._files(path):
             self._remove(found)
-        self._remove(path)
 
     # Room
 
     def usage(self) -> int:
         """Bytes of everything in the spool, counted now."""
-        used = sum(size for size, _ in self._files(self._root).values())
-        with self._lock:
-            self._used, self._measured_at = used, time.monotonic()
-        return used
+        return sum(size for size, _ in self._files(self._root).values())
 
     def sweep(self, keep: Collection[str], older_than: float) -> int:
         """Delete what was last written, or put again, over `older_than` seconds ago; the bytes that this freed.
@@ -165,43 +167,51 @@ class Spool:
 
     # Files
 
-    def _counted(self, chunks: Iterable[bytes | memoryview], see: Callable[[Any], None] | None) -> Iterator[Any]:
-        """The pieces as they come, each only when there is room for it."""
-        total = 0
-        for chunk in chunks:
-            total += len(chunk)
-            self._admit(total, len(chunk))
-            if see is not None:
-                see(chunk)
-            yield chunk
+    @contextmanager
+    def _room(self) -> Iterator[Callable[[int], None]]:
+        """Gives a function that takes bytes of what is left, or raises SpoolFull; they count as used if all goes well.
 
-    def _admit(self, total: int, more: int) -> None:
-        with self._lock:
-            fits = self._used + more <= self.limit_bytes
-            current = time.monotonic() - self._measured_at < _MEASURED
-            if fits and current:
-                self._used += more
-                return
-        used = self.usage()  # with what is written of this file, where it is a local one
-        if max(used + more, total) > self.limit_bytes:
-            raise SpoolFull(
-                f"the spool is full: {used >> 20} MiB of {self.limit_bytes >> 20} MiB are taken;"
-                " delete finished jobs (speechlane jobs purge) or give it more room"
-            )
-        with self._lock:
-            self._used += more
+        What is being written counts beside what lies there, so unfinished files are not measured with it.
+        """
+        taken = 0
+
+        def admit(more: int) -> None:
+            nonlocal taken
+            with self._lock:
+                current = time.monotonic() - self._measured_at < _MEASURED
+                fits = self._used + self._writing + more <= self.limit_bytes
+            if not (current and fits):
+                files = self._files(self._root)
+                used = sum(size for path, (size, _) in files.items() if not path.startswith(self._incoming))
+                with self._lock:
+                    self._used, self._measured_at = used, time.monotonic()
+            with self._lock:
+                if self._used + self._writing + more > self.limit_bytes:
+                    raise SpoolFull(
+                        f"the spool is full: {self._used >> 20} MiB of {self.limit_bytes >> 20} MiB are taken;"
+                        " delete finished jobs (speechlane jobs purge) or give it more room"
+                    )
+                self._writing += more
+                taken += more
+
+        kept = False
+        try:
+            yield admit
+            kept = True
+        finally:
+            with self._lock:
+                self._writing -= taken
+                self._used += taken if kept else 0
 
     def _store(self, pieces: Iterable[bytes | memoryview], path: Callable[[], str]) -> None:
         """Write the pieces, then give them the name that `path` tells when all have been read."""
-        temporary = f"{self._root}/incoming/{uuid4().hex}"
+        temporary = self._incoming + uuid4().hex
         try:
             if self._local:
                 self._store_local(pieces, path, temporary)
             else:
                 self._store_remote(pieces, path, temporary)
         except BaseException as error:
-            with self._lock:
-                self._measured_at = float("-inf")
             with suppress(OSError):
                 self._remove(temporary)
             full = isinstance(error, OSError) and (error.errno in _FULL or _FULL_STORE.search(str(error)))
@@ -216,8 +226,12 @@ class Spool:
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        Path(path()).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(temporary, path())
+        try:
+            Path(path()).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary, path())
+        except FileNotFoundError:  # somebody has just deleted the last file of that folder, and the folder
+            Path(path()).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary, path())
 
     def _store_remote(self, pieces: Iterable[bytes | memoryview], path: Callable[[], str], temporary: str) -> None:
         held: list[bytes | memoryview] = []
@@ -265,10 +279,13 @@ class Spool:
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
-            if self._local:
-                os.unlink(path)
-            else:
+            if not self._local:
                 self._fs.rm_file(path)
+                return
+            os.unlink(path)
+            if path.startswith(f"{self._root}/named/"):
+                with suppress(OSError):  # others are in it
+                    os.rmdir(os.path.dirname(path))
 
     def _found(self, blob: str, use: Callable[[str], Any]) -> Any:
         try:
@@ -287,6 +304,16 @@ class Spool:
         if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name: use letters, digits and ._- in segments divided by /")
         return f"{self._root}/named/{name}"
+
+
+def _counted(
+    chunks: Iterable[bytes | memoryview], admit: Callable[[int], None], see: Callable[[Any], None]
+) -> Iterator[bytes | memoryview]:
+    """The pieces as they come, each when there is room for it."""
+    for chunk in chunks:
+        admit(len(chunk))
+        see(chunk)
+        yield chunk
 
 
 def _written(info: dict[str, Any]) -> float:

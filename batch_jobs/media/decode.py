@@ -138,7 +138,8 @@ class Media:
                 param="file",
             )
         line = self._timeline
-        missing = line.spans(self.decoded / SAMPLE_RATE, self._unread())
+        unread = self._source.unread(self._read, line.damaged > 0)
+        missing = line.spans(self.decoded / SAMPLE_RATE, unread)
         told = self._rule.warnings()
         if line.damaged:
             told.append(f"{line.damaged} damaged pieces of the file did not decode")
@@ -215,12 +216,6 @@ class Media:
             for frame in frames:
                 stamp = frame.pts
                 yield frame, None if stamp is None else stamp * base
-
-    def _unread(self) -> float:
-        """Bytes behind the last packet, as a share of those before it, in a file of sound alone."""
-        if not self._source.alone or not self._read:
-            return 0.0
-        return (self._source.container.size - self._read) / self._read
 
     def _sane(self, samples: Samples) -> Samples:
         """Samples of a float coding in [-1, 1]; decoders overshoot, and damaged floats may be anything."""

@@ -30,6 +30,9 @@ _OPENERS = {
 """Demuxers of playlists, addresses and devices: what they would open is refused anyway."""
 _ESTIMATED = {"mp3", "mp2", "aac", "ac3", "eac3", "dts", "dtshd", "loas", "truehd", "mlp", "amr", "amrnb", "amrwb"}
 """Bare frames without a header of the file: their length is FFmpeg's guess from the bit rate."""
+_PLAIN_WAV = (1, 3, 6, 7, 0xFFFE)
+"""Integers, floats, A-law, mu-law, and the form that adds a channel layout to one of these."""
+_SOUNDLESS_BOXES = (b"moov", b"mfra", b"free", b"skip", b"wide", b"udta", b"meta", b"uuid", b"sidx", b"styp")
 _MOST_CHUNKS = 100
 _STREAMED_WAV = 0x7FFF_0000
 """Bytes; a WAV that claims so many was written to a pipe, by a program that could not know."""
@@ -44,6 +47,7 @@ class Source:
         if not data.read(1):
             raise InputInvalid("the file is empty (0 bytes); send a recording", param="file")
         data.seek(0)
+        self._data = data
         self.container = _open(data)
         try:
             self.track = _track(self.container)
@@ -63,7 +67,36 @@ class Source:
     def start(self) -> float | None:
         """The time stamp (seconds) at which the file's clock starts; None: at the first sound."""
         start = self.container.start_time
-        return None if self.alone or start is None else start / av.time_base
+        return None if start is None else start / av.time_base
+
+    def unread(self, read: int, damaged: bool) -> float:
+        """How much of a file of sound alone lies behind byte `read`, as a share of what lies before it.
+
+        Without damage that is what writers add behind the sound (tags, an index), but in an MP4 it may be fragments
+        that FFmpeg did not find.
+        """
+        if not self.alone or not read:
+            return 0.0
+        size = self.container.size
+        if self.container.format.name.startswith("mov"):
+            return max(size - self._behind_boxes(read), 0) / read
+        return max(size - read, 0) / read if damaged else 0.0
+
+    def _behind_boxes(self, at: int) -> int:
+        """The byte behind the boxes of an MP4 that follow each other from byte `at` on and hold no sound."""
+        here = self._data.tell()
+        try:
+            for _ in range(_MOST_CHUNKS):
+                self._data.seek(at)
+                head = _read(self._data, 16)
+                size = int.from_bytes(head[:4], "big")
+                size = int.from_bytes(head[8:], "big") if size == 1 else size
+                if head[4:8] not in _SOUNDLESS_BOXES or size < 8:
+                    break
+                at += size
+            return at
+        finally:
+            self._data.seek(here)
 
 
 def check(rate: int, channels: int) -> None:
@@ -119,8 +152,6 @@ def _claimed(container: InputContainer, track: av.AudioStream, data: ReadOnly) -
     kind = container.format.name
     if kind == "mp3":
         return _mp3_length(data, track)
-    if kind == "wav":
-        return _wav_length(data)
     if kind in _ESTIMATED:
         return None
     if track.duration is not None and track.time_base is not None:
@@ -129,6 +160,8 @@ def _claimed(container: InputContainer, track: av.AudioStream, data: ReadOnly) -
         seconds = container.duration / av.time_base
     else:
         return _tagged(track)
+    if kind == "wav":
+        return _wav_length(data, seconds)
     return seconds if seconds > 0 else None
 
 
@@ -141,19 +174,32 @@ def _tagged(track: av.AudioStream) -> float | None:
         return None
 
 
-def _wav_length(data: ReadOnly) -> float | None:
-    """By the header, because FFmpeg takes what is left of a file that was cut off; None when written to a pipe."""
+def _read(data: ReadOnly, size: int) -> bytes:
+    """`size` bytes, fewer only at the end: a store may give less at a time."""
+    held = b""
+    while len(held) < size and (more := data.read(size - len(held))):
+        held += more
+    return held
+
+
+def _wav_length(data: ReadOnly, seconds: float) -> float | None:
+    """By the header, because FFmpeg takes what is left of plain samples that were cut off; None when written to a pipe.
+
+    Of other codings FFmpeg's `seconds` are those that the header states.
+    """
     here = data.tell()
     try:
         data.seek(12)
         rate = 0
         for _ in range(_MOST_CHUNKS):
-            kind, size = struct.unpack("<4sI", data.read(8))
+            kind, size = struct.unpack("<4sI", _read(data, 8))
             if kind == b"data":
-                return size / rate if rate and 0 < size < _STREAMED_WAV else None
+                claims = 0 < size < _STREAMED_WAV
+                return None if not claims else size / rate if rate else seconds
             if kind == b"fmt ":
-                rate = struct.unpack_from("<I", data.read(12), 8)[0]
-                size -= 12
+                tag, _, frames, _, frame = struct.unpack("<HHIIH", _read(data, 14))
+                rate = frames * frame if tag in _PLAIN_WAV else 0
+                size -= 14
             data.seek(size + size % 2, io.SEEK_CUR)
     except struct.error:
         pass  # the end of the file
@@ -167,12 +213,12 @@ def _mp3_length(data: ReadOnly, track: av.AudioStream) -> float | None:
     here = data.tell()
     try:
         data.seek(0)
-        head = data.read(10)
+        head = _read(data, 10)
         start = 0
         if head[:3] == b"ID3" and len(head) == 10:
             start = 10 + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9])
         data.seek(start)
-        frame = data.read(4096)
+        frame = _read(data, 4096)
     finally:
         data.seek(here)
     frames = None

@@ -17,8 +17,8 @@ UNREAD = "the file is damaged from here on, and its rest (this long, more or les
 
 _JITTER = 0.1
 """Seconds by which time stamps may be ahead of the sound."""
-_JITTER_DAMAGED = 0.01
-"""The same behind damage, where missing sound is expected."""
+_JITTER_EXACT = 0.01
+"""The same at the start, where a decoder may keep its first frames, and behind damage, where sound is missing."""
 _PAUSE = 0.5
 """Seconds of missing sound from which on it is a hole in files of transmissions that pause in silence (WebM)."""
 _LONGEST_GAP = 600.0
@@ -77,7 +77,8 @@ class Timeline:
             if gap < -_JITTER or gap > room:
                 self._origin += gap
                 self.leaps += 1
-            if gap <= (_JITTER if self._open is None else _JITTER_DAMAGED) or gap > room:
+            exact = self._open is not None or self.clock == 0.0
+            if gap <= (_JITTER_EXACT if exact else _JITTER) or gap > room:
                 gap = 0.0
         start, self.clock = self.clock, self.clock + gap
         self.filled += gap
@@ -91,9 +92,9 @@ class Timeline:
         return gap
 
     def spans(self, end: float, unread: float) -> tuple[Span, ...]:
-        """All that is missing of a file whose sound ended at `end`, when `unread` of its bytes lie behind the last
-        packet that was read (as a share of those before it)."""
-        if self.damaged and unread > _UNREAD:
+        """All that is missing of a file whose sound ended at `end`; `unread`: how much of it could not be read, as a
+        share of what was."""
+        if unread > _UNREAD:
             self._add(end, max(end * (1 + unread), self._claimed or 0.0), UNREAD)
         elif self._claimed is not None:
             tolerance = _SHORTEST if self._open is not None else min(max(0.25, 0.05 * self._claimed), 1.0)
