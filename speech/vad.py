@@ -80,14 +80,19 @@ class Gain:
 
     def apply(self, windows: Samples) -> Samples:
         """The windows [k, 512] made louder, in [-1, 1]."""
-        out = np.empty_like(windows)
-        for i, (window, level) in enumerate(zip(windows, np.sqrt(np.mean(windows * windows, axis=1)), strict=True)):
-            self._level = max(float(level), self._level * self._FALL, self._LOUD / self._MOST)
-            gain = min(max(self._LOUD / self._level, 1.0), self._MOST)
-            ramp = np.linspace(self._gain, gain, WINDOW, dtype=np.float32) if gain > self._gain else np.float32(gain)
-            np.clip(window * ramp, -1.0, 1.0, out=out[i])
-            self._gain = gain
-        return out
+        loudness = np.sqrt(np.mean(windows * windows, axis=1)).tolist()
+        gains = np.empty(len(windows) + 1)
+        gains[0] = self._gain
+        for i, level in enumerate(loudness, 1):
+            self._level = max(level, self._level * self._FALL, self._LOUD / self._MOST)
+            gains[i] = min(max(self._LOUD / self._level, 1.0), self._MOST)
+        self._gain = float(gains[-1])
+        before, after = gains[:-1], gains[1:]
+        out = windows * after.astype(np.float32)[:, None]
+        rises = np.flatnonzero(after > before)
+        if len(rises):
+            out[rises] = windows[rises] * np.linspace(before[rises], after[rises], WINDOW, dtype=np.float32, axis=1)
+        return np.clip(out, -1.0, 1.0, out=out)
 
 
 class _Stream:
