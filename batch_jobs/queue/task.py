@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batch_jobs.job import Priority
@@ -85,3 +85,7 @@ class Lease:
     lost: bool = False
     """It is no longer ours, or the job was cancelled."""
     cancelled: bool = False
+    over: bool = False
+    """Committed, failed or given back."""
+    fanned_out: list[tuple[list[tuple[str, str]], dict[str, str]]] = field(default_factory=list)
+    """Tasks that were added under it, with what they increased; the commit makes sure of them."""

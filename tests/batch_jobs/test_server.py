@@ -191,10 +191,12 @@ def foreign(tmp_path: Path) -> Iterator[str]:
     command = [get_binary_path(), "--port", str(port), "--requirepass", "secret", "--dir", tmp_path, "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     url = f"redis://:secret@127.0.0.1:{port}"
-    wait_for(lambda: listens(port))
-    yield url
-    process.kill()
-    process.wait()
+    try:
+        wait_for(lambda: listens(port))
+        yield url
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_server_that_could_lose_jobs_is_refused_with_the_command_that_mends_it(foreign: str) -> None:

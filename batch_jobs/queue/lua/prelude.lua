@@ -41,10 +41,10 @@ local function wanted(job, task, run)
   return redis.call('HEXISTS', results_key(job), task) == 0
 end
 
--- Deliveries of an entry, if the consumer is the one that has it; else false.
-local function mine(priority, message, consumer)
+-- Whether a consumer has an entry, by this delivery and not by a later one.
+local function mine(priority, message, consumer, deliveries)
   local found = redis.call('XPENDING', stream_key(priority), GROUP, message, message, 1)[1]
-  return found and found[2] == consumer and found[4]
+  return found and found[2] == consumer and found[4] == tonumber(deliveries)
 end
 
 local function remove(priority, message)
@@ -72,6 +72,13 @@ local function add_tasks(job, tasks)
     end
   end
   if new > 0 then ring() end
+  return new
+end
+
+-- Tasks with the increments that belong to them: nothing, when none of them is new.
+local function fan_out(job, tasks, increments)
+  local new = add_tasks(job, tasks)
+  if new > 0 then increase(job, increments) end
   return new
 end
 
