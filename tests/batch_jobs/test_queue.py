@@ -527,9 +527,9 @@ def test_consumers_of_workers_that_are_gone_are_removed_but_never_their_tasks(ma
     def consumers() -> set[str]:
         return {row["name"] for row in other._redis.xinfo_consumers(STREAM, "workers")}
 
-    assert consumers() == {idle._consumer, holding._consumer, other._consumer}
+    assert holding._consumer in consumers()
     idle.close()
-    assert consumers() == {holding._consumer, other._consumer}
+    assert idle._consumer not in consumers()
     time.sleep(0.05)
     other._run("tidy", 10)
     assert consumers() == {holding._consumer}
