@@ -159,7 +159,7 @@ def submit(
         fail(f"there is no file {found.missing[0]}" if found.missing else "there is no recording in the folder")
     if found.skipped:
         err.print(f"{found.skipped} skipped that are no audio or video by name.", style="dim")
-    refused = [(name, "there is no such file") for name in found.missing]
+    refused = [*((name, "there is no such file") for name in found.missing), *found.closed]
     ids = []
     for one in found.recordings:
         try:

@@ -103,6 +103,10 @@ class Folder:
         return list(paths.values())
 
     def _remember(self, path: Path, whole: bool) -> None:
+        try:
+            str(path.resolve()).encode()
+        except UnicodeEncodeError:  # a name that no text file can hold is not remembered
+            return
         status, before = path.stat(), self._note(path)
         place = str(next(place for one, place in self._places.items() if one.path == path))
         older = before.formats if before is not None and before.place == place else ()
@@ -133,9 +137,12 @@ class Folder:
 
 def write_file(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that nobody sees half of it. Raises OSError."""
-    from batch_jobs.writers.files import write_file as write
+    from batch_jobs.writers.files import write_file as replace
 
-    write(path, data)
+    if path.exists() and not path.is_file():  # a pipe, a device
+        path.write_bytes(data)
+    else:
+        replace(path, data)
 
 
 def _read(path: Path) -> dict[str, Note]:

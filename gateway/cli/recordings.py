@@ -41,10 +41,14 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the arguments stand for. `skipped` counts the files of folders that are no media by their endings."""
+    """What the arguments stand for. `skipped` counts the files of folders that are no media by their endings.
+
+    `missing` are arguments that are not there, `closed` folders that could not be looked into, with the reason.
+    """
 
     recordings: tuple[Recording, ...]
     missing: tuple[str, ...]
+    closed: tuple[tuple[str, str], ...]
     skipped: int
     folders: int
 
@@ -62,6 +66,7 @@ def find(arguments: Sequence[str], *, leave_out: Path | None = None) -> Found:
     """
     recordings: list[Recording] = []
     missing: list[str] = []
+    closed: list[tuple[str, str]] = []
     skipped = folders = 0
     seen: set[Path] = set()
     for argument in arguments:
@@ -69,21 +74,21 @@ def find(arguments: Sequence[str], *, leave_out: Path | None = None) -> Found:
         if argument == STDIN:
             if not any(one.path is None for one in recordings):
                 recordings.append(Recording(None, STDIN, Path("stdin")))
-        elif path.is_dir():
+        elif os.path.isdir(path):
             folders += 1
-            inside, others = _walk(path, leave_out)
+            inside, others = _walk(path, leave_out, closed)
             skipped += others
             # Several folders keep their own names apart below the output directory.
             top = Path(path.resolve().name) if len(arguments) > 1 else Path()
             for file in inside:
                 if _new(file, seen):
-                    recordings.append(Recording(file, str(file), top / file.relative_to(path)))
-        elif path.exists():
+                    recordings.append(Recording(file, readable(str(file)), top / file.relative_to(path)))
+        elif os.path.exists(path):
             if _new(path, seen):
-                recordings.append(Recording(path, argument, Path(path.name)))
+                recordings.append(Recording(path, readable(argument), Path(path.name)))
         else:
-            missing.append(argument)
-    return Found(tuple(recordings), tuple(missing), skipped, folders)
+            missing.append(readable(argument))
+    return Found(tuple(recordings), tuple(missing), tuple(closed), skipped, folders)
 
 
 def _new(path: Path, seen: set[Path]) -> bool:
@@ -92,11 +97,17 @@ def _new(path: Path, seen: set[Path]) -> bool:
     return len(seen) > known
 
 
-def _walk(folder: Path, leave_out: Path | None) -> tuple[list[Path], int]:
-    """Media files below `folder`, sorted, and how many other files there are."""
+def readable(name: str) -> str:
+    """A file's name as it can be printed and stored; bytes of it that are no UTF-8 become a mark."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _walk(folder: Path, leave_out: Path | None, closed: list[tuple[str, str]]) -> tuple[list[Path], int]:
+    """Media files below `folder`, sorted, and how many other files there are; adds what is `closed` to it."""
     found, others = [], 0
     out = leave_out.resolve() if leave_out is not None else None
-    for directory, folders, files in os.walk(folder):
+    refused: list[OSError] = []
+    for directory, folders, files in os.walk(folder, onerror=refused.append):
         here = Path(directory)
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and (out is None or (here / name).resolve() != out)
@@ -108,6 +119,7 @@ def _walk(folder: Path, leave_out: Path | None) -> tuple[list[Path], int]:
                 found.append(here / name)
             else:
                 others += 1
+    closed += [(readable(str(error.filename)), error.strerror or str(error)) for error in refused]
     return found, others
 
 

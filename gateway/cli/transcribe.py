@@ -1,138 +1,164 @@
-"""`speechlane transcribe`: one file, in this process, without a service."""
+"""`speechlane transcribe`: files and folders, in this process, without a service."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from enum import StrEnum
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gateway.cli.console import err, fail
+from gateway.cli import lane_options as asked
+from gateway.cli.console import fail
+from gateway.cli.recordings import STDIN, Found, find
 
 if TYPE_CHECKING:
-    from speech.asr import DecodeOptions, Samples
-    from speech.engine import Segment
+    from batch_jobs.job import JobOptions
+    from gateway.cli.outputs import Target
 
-HELP = """Transcribe one recording here, without a service.
+HELP = """Transcribe recordings here, without a service: files, folders, or - for standard input.
 
-The text goes to stdout, or to the file that --out names; its ending chooses the format unless --format does.
+Every format that FFmpeg's libraries decode, video too. The text of a file goes to stdout, or to the file that --out
+names; its ending chooses the format unless --format does. Of a folder every recording is taken, also in folders
+inside it, and --out is the directory where its tree is mirrored. What is there already from the same recording with
+the same settings is not made again.
+
+Ctrl-C stops, and the same command goes on where it was; a second Ctrl-C stops at once. A file that cannot be
+transcribed does not stop the others.
+
+Exits with 0 when all went well, 1 when it could not begin or go on, 2 when the arguments are wrong, 3 when some
+files failed or have holes, 130 when interrupted.
 
 Examples:
 
   speechlane transcribe talk.mp3
 
-  speechlane transcribe film.m4a --out film.srt
+  speechlane transcribe film.mkv --out film.srt
 
-  speechlane transcribe interview.wav --model base --language de --format json --words
+  speechlane transcribe calls/ --out texts/ --format txt,srt --channels each
+
+  speechlane transcribe interview.wav --model base --language de --format json
+
+  speechlane transcribe *.ogg --json | jq -r .text
+
+  curl -s https://example.org/talk.mp3 | speechlane transcribe -
 """
 
-
-class Format(StrEnum):
-    """What to write."""
-
-    TEXT = "text"
-    SRT = "srt"
-    VTT = "vtt"
-    JSON = "json"
-
-
-ENDINGS = {".txt": Format.TEXT, ".srt": Format.SRT, ".vtt": Format.VTT, ".json": Format.JSON}
+PLAIN = "txt"
+LEASE = 6.0
+"""Seconds that a killed run's pieces are waited for: nobody but the run that follows it takes them."""
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="WAV, FLAC, MP3, Ogg, Opus, WebM, M4A.")],
-    model: Annotated[str, typer.Option(help="A bundled name, a directory or a hub name.")] = "tiny.en",
-    language: Annotated[str | None, typer.Option(help="Language code; unset: detected, or the model's own.")] = None,
-    prompt: Annotated[str, typer.Option(help="Text that came before, or names to expect.")] = "",
-    kind: Annotated[Format | None, typer.Option("--format", help="What to write; unset: by --out, else text.")] = None,
-    words: Annotated[bool, typer.Option("--words", help="With json: each word's times and confidence.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write here instead of stdout.")] = None,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE|FOLDER|-...", help="Recordings, folders of them, - for stdin.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="A file for one recording, a directory for several. Unset: stdout.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--format", metavar="txt,srt,vtt,tsv,json", help="What to write; unset: by --out, else txt."),
+    ] = None,
+    model: asked.Model = "tiny.en",
+    language: asked.Language = None,
+    prompt: asked.Prompt = "",
+    keyword: asked.Keyword = None,
+    channels: asked.ChannelsOption = "mix",
+    repair: asked.Repair = True,
+    repair_model: asked.RepairModel = None,
+    words: Annotated[bool, typer.Option("--words", help="With json: each word; json always holds them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="On stdout a JSON object a line for each file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Make what is there again; overwrite what is in the way.")] = (
+        False
+    ),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only what went wrong.")] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "--workers", help="Pieces transcribed at once.", min=1, max=256)
+    ] = 8,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda:0; cuda takes every GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+    subtitle_line: asked.SubtitleLine = 42,
+    subtitle_lines: asked.SubtitleLines = 2,
+    reading_speed: asked.ReadingSpeed = 21.0,
+    subtitle_shortest: asked.SubtitleShortest = 0.8,
+    subtitle_longest: asked.SubtitleLongest = 7.0,
+    subtitle_gap: asked.SubtitleGap = 0.0,
+    batch_dir: asked.BatchDir = None,
+    config: asked.Config = None,
 ) -> None:
-    kind = kind or (ENDINGS.get(out.suffix.lower()) if out is not None else None) or Format.TEXT
-    if words and kind is not Format.JSON:
+    kinds = asked.formats(kind)
+    if words and kinds != ("json",):
         fail("--words needs --format json: the other formats have no place for them", 2)
-    if not file.is_file():
-        fail(f"there is no file {file}")
-    if out is not None and not out.parent.is_dir():
-        fail(f"there is no directory {out.parent} to write {out.name} to")
+    found = find(files, leave_out=out)
+    if found.missing and not found.recordings and not found.folders:
+        fail(f"there is no file {found.missing[0]}")
+    if STDIN in files and sys.stdin.isatty():
+        fail("- reads a recording from a pipe, but standard input is a terminal", 2)
+    options = asked.job_options(
+        model=model,
+        language=language,
+        prompt=prompt,
+        keyword=keyword,
+        channels=channels,
+        repair=repair,
+        repair_model=repair_model,
+        subtitles=(subtitle_line, subtitle_lines, reading_speed, subtitle_shortest, subtitle_longest, subtitle_gap),
+    )
+    target = _target(out, kinds, found, options, as_json)
+    settings = asked.batch_settings(None, None, batch_dir, config)
     # Imported late so that --help and wrong arguments answer at once.
-    from gateway.languages import language_code
-    from speech.asr import DecodeOptions
-    from speech.models import ModelError
-    from workers.errors import ServingError
+    from dataclasses import replace
 
-    code = language_code(language) if language else None
-    if language and code is None:
-        fail(f"--language is {language}; give an ISO-639-1 code such as en, de or fr", 2)
-    options = DecodeOptions(language=code, prompt=prompt)
-    try:
-        text = _render(*asyncio.run(_transcribe(file, model, options, device, threads)), kind, words)
-    except ServingError as error:
-        fail(f"{file}: {error.message}")
-    except (ModelError, ValueError) as error:  # a ValueError is a device that is not there, or weights of no use
-        fail(str(error))
+    from gateway.cli.local_run import forget_old_runs, run_directory
+    from gateway.cli.outputs import settings_digest
+    from gateway.cli.transcribing import Transcribing
+    from speech.engine import EngineSettings
+
+    root = settings.directory
+    forget_old_runs(root, settings.keep)
+    models = tuple(dict.fromkeys(name for name in (model, repair_model) if name))
+    work = Transcribing(
+        found,
+        target,
+        options,
+        # Our own queue, whatever the environment names for jobs: this is work for this process alone.
+        replace(
+            settings, directory=run_directory(root, files, settings_digest(options)), redis_url=None, spool_url=None
+        ),
+        EngineSettings(models=models, device=device, threads=threads),
+        concurrency,
+        as_json=as_json,
+        force=force,
+        quiet=quiet,
+    )
+    code = asyncio.run(work.run())
+    if code:
+        raise typer.Exit(code)
+
+
+def _target(out: Path | None, kinds: tuple[str, ...], found: Found, options: JobOptions, as_json: bool) -> Target:
+    """Where transcripts go; ends the command when that cannot be."""
+    from gateway.cli.outputs import Folder, Nowhere, OneFile, Standard
+
     if out is None:
-        typer.echo(text, nl=False)
-    else:
-        out.write_text(text, "utf-8")
-        err.print(f"Wrote {out}.", style="dim")
-
-
-async def _transcribe(
-    file: Path, model: str, options: DecodeOptions, device: str, threads: int | None
-) -> tuple[list[Segment], float]:
-    from gateway.transcriptions import check_language, transcribing
-    from speech.asr import SAMPLE_RATE
-    from speech.engine import Engine, EngineSettings
-
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-                   TimeRemainingColumn(), console=err, transient=True, disable=not err.is_terminal)  # fmt: skip
-    segments: list[Segment] = []
-    with bar as progress:
-        task = progress.add_task(f"Loading {model}", total=None)
-        samples = await asyncio.to_thread(_decode, file)
-        seconds = len(samples) / SAMPLE_RATE
-        engine = await Engine.start(EngineSettings(models=(model,), device=device, threads=threads))
+        if as_json:
+            if kinds:
+                fail("--json prints rows with the text; to write files as well, give --out", 2)
+            return Nowhere(PLAIN, found.several)
+        if len(kinds) > 1 or (found.several and kinds not in ((), (PLAIN,))):
+            fail("several results need --out DIRECTORY (or --json for a JSON object a line)", 2)
+        return Standard(kinds[0] if kinds else PLAIN, found.several)
+    if found.several or len(kinds) > 1 or out.is_dir() or str(out).endswith(os.sep):
+        if out.exists() and not out.is_dir():
+            fail(f"{out} is a file, but several results need a directory", 2)
         try:
-            check_language(engine, model, options)
-            progress.update(task, description=f"Transcribing {seconds:.0f} s", total=seconds, completed=0)
-            async with transcribing(engine, samples, options, model) as found:
-                async for segment in found:
-                    segments.append(segment)
-                    progress.update(task, completed=segment.end)
-        finally:
-            await engine.close()
-    return segments, seconds
-
-
-def _decode(file: Path) -> Samples:
-    import numpy as np
-
-    from speech.containers import decode_file
-
-    with file.open("rb") as data:
-        pieces = list(decode_file(data, max_seconds=float("inf")))
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
-
-
-def _render(segments: list[Segment], seconds: float, kind: Format, words: bool) -> str:
-    from gateway.transcript_formats import plain_text, verbose_body
-    from speech.cues import cues
-    from speech.subtitles import srt, vtt
-
-    match kind:
-        case Format.TEXT:
-            return plain_text(segments) + "\n"
-        case Format.SRT:
-            return srt(cues(segments, until=seconds))
-        case Format.VTT:
-            return vtt(cues(segments, until=seconds))
-        case Format.JSON:
-            granularities = frozenset({"segment", "word"} if words else {"segment"})
-            return json.dumps(verbose_body(segments, seconds, granularities), ensure_ascii=False, indent=2) + "\n"
+            return Folder(out, found.recordings, kinds or (PLAIN,), options)
+        except OSError as error:
+            fail(f"{out} cannot be used for the results: {error.strerror}")
+    if not out.parent.is_dir():
+        fail(f"there is no directory {out.parent} to write {out.name} to")
+    ending = out.suffix.lower().lstrip(".")
+    return OneFile(out, kinds[0] if kinds else ending if ending in asked.FORMATS else PLAIN)
