@@ -18,7 +18,7 @@ async function collect(entries) {
     if (entry?.isDirectory) await walk(entry, found);
     else if (file) found.files.push({ file, name: file.name });
   }
-  return found;
+  return sorted(found);
 }
 
 /** The same for a file field; in a folder's, each file knows its path. */
@@ -28,6 +28,13 @@ export function chosen(fileList) {
     if (!file.webkitRelativePath) found.files.push({ file, name: file.name });
     else take(file, file.webkitRelativePath, found);
   }
+  return sorted(found);
+}
+
+// As a person would put them: "track 9" before "track 10".
+function sorted(found) {
+  const { compare } = new Intl.Collator(undefined, { numeric: true });
+  found.files.sort((one, other) => compare(one.name, other.name));
   return found;
 }
 

@@ -75,7 +75,7 @@ export class Uploads {
   async #run(item) {
     this.#row(item);
     Object.assign(item, { running: true, failed: false, rate: 0, since: 0 });
-    item.row.classList.remove("failed");
+    item.row.classList.remove("failed", "waiting");
     item.again.hidden = true;
     this.#say(item, "Starting");
     try {
@@ -154,6 +154,7 @@ export class Uploads {
     });
     actions.append(item.again, cancel);
     Object.assign(item, { row, line, bar });
+    row.classList.add("waiting");
     this.#list.append(row);
   }
 

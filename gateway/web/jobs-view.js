@@ -109,6 +109,7 @@ export class JobView {
   silent() {
     $("player").classList.add("silent");
     $("silence").textContent = silentPlayer;
+    if (this.#job?.state === "failed") $("player").hidden = true; // it is no recording
   }
 
   seek(seconds, reveal = false) {

@@ -17,7 +17,7 @@ const LISTED_BY_ITSELF = 2000;
 const MODELS_MILLISECONDS = 5000;
 
 const $ = (id) => document.getElementById(id);
-const CONNECTION = { opening: "Connecting", listening: "Live", reconnecting: "Reconnecting" };
+const CONNECTION = { opening: "Connecting", listening: "Connected", reconnecting: "Reconnecting" };
 
 const key = () => options.key;
 const now = () => Date.now() / 1000 + api.skew;
@@ -184,6 +184,7 @@ function shown(rows = null) {
 async function route() {
   const id = decodeURIComponent(location.hash.slice(1));
   if (id === (view.id ?? "")) return;
+  if ($("notice").dataset.problem === "skipped") notice.hide();
   if (!id) {
     const closed = view.id;
     view.close();
