@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -18,6 +18,9 @@ from gateway.cli.console import err
 
 LINE_SECONDS = 10.0
 """Between two lines where there is no terminal."""
+NAME_LENGTH = 24
+"""Characters of a file's name beside its bar."""
+EMPTY: dict[str, Any] = {"share": "", "at": "", "speed": "", "left": ""}
 SETTLING_SECONDS = 2.0
 """Of work, before a speed means anything."""
 
@@ -151,11 +154,14 @@ class Bars:
         self._tally = tally
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False,
-                       table_column=Column(no_wrap=True, overflow="ellipsis", max_width=36, ratio=2)),
-            BarColumn(bar_width=None, table_column=Column(ratio=2, min_width=8)),
-            TextColumn("{task.fields[share]}", markup=False, justify="right"),
-            TextColumn("{task.fields[figures]}", markup=False, style="dim", table_column=Column(no_wrap=True)),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+            BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4)),
+            TextColumn("{task.fields[share]}", markup=False, justify="right", table_column=Column(no_wrap=True)),
+            *(
+                TextColumn(f"{{task.fields[{name}]}}", markup=False, justify="right", style="dim",
+                           table_column=Column(no_wrap=True))
+                for name in ("at", "speed", "left")
+            ),
             console=console or Console(stderr=True, highlight=False),
             transient=True,
             refresh_per_second=8,
@@ -182,16 +188,14 @@ class Bars:
             self._progress.remove_task(self._loading)
             self._loading = None
         if what is not None:
-            self._loading = self._progress.add_task(what, total=None, share="", figures="")
+            self._loading = self._progress.add_task(what, total=None, **EMPTY)
 
     def show(self, key: str, name: str, job: Job) -> None:
         if key not in self._tasks:
-            self._tasks[key] = self._progress.add_task(name, total=None, share="", figures="")
+            self._tasks[key] = self._progress.add_task(_shortened(name), total=None, **EMPTY)
             self._keep_whole_last()
-        figures = figures_of(self._tally, key)
-        if job.state is not State.RUNNING or not job.chunks:
-            figures = f"{stage(job)}  {figures}"
-        self._draw(self._tasks[key], key, figures)
+        transcribing = job.state is State.RUNNING and job.chunks
+        self._draw(self._tasks[key], key, None if transcribing else stage(job))
 
     def hide(self, key: str) -> None:
         if key in self._tasks:
@@ -202,9 +206,9 @@ class Bars:
         if tally.files < 2:
             return
         if self._whole is None:
-            self._whole = self._progress.add_task("", total=None, share="", figures="")
+            self._whole = self._progress.add_task("", total=None, **EMPTY)
         self._progress.update(self._whole, description=f"{tally.files_ended} of {tally.files} files")
-        self._draw(self._whole, None, figures_of(tally))
+        self._draw(self._whole, None)
 
     def _keep_whole_last(self) -> None:
         if self._whole is not None:
@@ -212,10 +216,12 @@ class Bars:
             self._whole = None
             self.refresh()
 
-    def _draw(self, task: TaskID, key: str | None, figures: str) -> None:
+    def _draw(self, task: TaskID, key: str | None, stage: str | None = None) -> None:
+        """A file's bar, or that of all; `stage` stands in the place of the time that is left."""
         total, done = self._tally.total(key), self._tally.done(key)
-        share = f"{done / total:4.0%}" if total else ""
-        self._progress.update(task, total=total, completed=done, share=share, figures=figures)
+        at, speed, left = _figures(self._tally, key)
+        share = f"{done / total:.0%}" if total else ""
+        self._progress.update(task, total=total, completed=done, share=share, at=at, speed=speed, left=stage or left)
 
 
 class Lines:
@@ -258,13 +264,23 @@ class Lines:
 
 def figures_of(tally: Tally, key: str | None = None) -> str:
     """ "12:30 / 1:00:00  8.2 × real time  5:40 left", as far as it is known."""
+    at, speed, left = _figures(tally, key)
+    return "  ".join((at, *([f"{speed} real time"] if speed else []), *([left] if left else [])))
+
+
+def _figures(tally: Tally, key: str | None) -> tuple[str, str, str]:
+    """Where it is, at what speed, what is left; "" for what is not known."""
     total, speed, left = tally.total(key), tally.speed(key), tally.left(key)
-    parts = [f"{clock_time(tally.done(key))} / {clock_time(total) if total is not None else '?'}"]
-    if speed is not None:
-        parts.append(f"{speed:.1f} × real time")
-    if left is not None:
-        parts.append(f"{clock_time(left)} left")
-    return "  ".join(parts)
+    return (
+        f"{clock_time(tally.done(key))} / {clock_time(total) if total is not None else '?'}",
+        f"{speed:.1f} ×" if speed is not None else "",
+        f"{clock_time(left)} left" if left is not None else "",
+    )
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name, which tells files apart."""
+    return name if len(name) <= NAME_LENGTH else f"…{name[1 - NAME_LENGTH :]}"
 
 
 def clock_time(seconds: float) -> str:
