@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from gateway.batch.lane import Lane
 from gateway.http_errors import ModelNotFound
 from gateway.metrics import lane_name
 from gateway.state import SERVICE, Service
@@ -35,7 +36,7 @@ async def readyz(request: web.Request) -> web.Response:
             "sessions": service.sessions,
             "max_sessions": service.settings.max_sessions,
             "devices": _devices(engine.status()),
-            "batch": {"status": service.batch.state, "detail": service.batch.detail or None},
+            "batch": _batch(service.batch),
         }
     ready = state == "ready"
     return web.json_response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
@@ -72,6 +73,11 @@ def _devices(status: EngineStatus) -> list[dict[str, Any]]:
         }
         for device in status.devices
     ]
+
+
+def _batch(lane: Lane) -> dict[str, str | None]:
+    """Jobs are no condition of readiness: live speech goes on without them."""
+    return {"status": "unavailable" if lane.detail else lane.state, "detail": lane.detail or None}
 
 
 async def list_models(request: web.Request) -> web.Response:

@@ -60,7 +60,7 @@ class Lane:
         self._settings, self._draining = settings, draining
         self.state: State = "opening" if settings.batch else "off"
         self.detail = ""
-        """Why it is unavailable, for who runs the service."""
+        """What is wrong with the queue at the moment, for who runs the service."""
         self.keep = settings.batch_keep_seconds
         """Seconds for which jobs that have ended are kept."""
         self.hosts = WebhookHosts(settings.webhook_hosts)
@@ -103,12 +103,15 @@ class Lane:
             raise Overloaded("The queue of jobs answers slowly; try again later.", retry_after=BUSY_RETRY)
         self._waiting += 1
         try:
-            return await self._run(self._calls, partial(work, *args, **more))
+            answer = await self._run(self._calls, partial(work, *args, **more))
         except RedisError as error:
-            log.warning("the queue of jobs does not answer: %s", _safe(error))
+            self.detail = _safe(error)
+            log.warning("the queue of jobs does not answer: %s", self.detail)
             raise BatchUnavailable("The queue of jobs does not answer; try again in a few seconds.") from error
         finally:
             self._waiting -= 1
+        self.detail = ""
+        return answer
 
     async def disk(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Run something that reads or writes a piece of a file, in a thread."""

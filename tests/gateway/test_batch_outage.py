@@ -87,6 +87,9 @@ async def test_a_queue_that_stops_answering_is_unavailable_and_one_that_is_slow_
             await lane.call(gone)
         assert "queue.lan" not in caught.value.message
         assert "queue.lan" in caplog.text
+        batch = (await (await client.get("/readyz")).json())["batch"]
+        assert batch["status"] == "unavailable"
+        assert "queue.lan" in batch["detail"]
         slow = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -100,6 +103,7 @@ async def test_a_queue_that_stops_answering_is_unavailable_and_one_that_is_slow_
         assert (await client.get("/healthz")).status == 200
         slow.set()
         await asyncio.gather(*calls)
+        assert not lane.detail
 
 
 async def test_a_thread_that_fails_stops_who_feeds_it_and_the_other_way_round() -> None:
