@@ -78,7 +78,7 @@ async def retry(request: web.Request) -> web.Response:
 
 
 async def delete(request: web.Request) -> web.Response:
-    """The job, its results and, when no other job has the same file, the file go. One that runs is cancelled first."""
+    """The job and its results go, cancelled first when it runs; its file when no job has it and room is made."""
     job, lane = await find(request), request.app[SERVICE].batch
     if not job.state.ended:
         await lane.call(lane.jobs.cancel, job.id)

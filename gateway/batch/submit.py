@@ -51,8 +51,8 @@ async def _from_form(request: web.Request, service: Service) -> Job:
         JobRequest.parse(parts.fields, engine, lane.hosts)
 
     feed = Feed()
-    spool = lane.jobs.spool
-    storing = lane.store(lambda: spool.put(feed))
+    jobs = lane.jobs
+    storing = lane.store(lambda: jobs.keep(feed))
     feed.read_by(storing)
     try:
         parts = await read_parts(request, feed.send, max_file_bytes=service.settings.batch_max_file_bytes, check=check)
@@ -66,8 +66,7 @@ async def _from_form(request: web.Request, service: Service) -> Job:
     feed.end()
     source = await storing
     name = asked.name or clean_name(parts.filename) or NO_NAME
-    job: Job = await lane.call(lane.jobs.create, source, name, asked.options, request[IDENTITY].owner)
-    return job
+    return await lane.call(jobs.create, source, name, asked.options, request[IDENTITY].owner)
 
 
 async def _from_upload(request: web.Request, service: Service) -> tuple[Job, bool]:
@@ -95,16 +94,16 @@ async def _from_upload(request: web.Request, service: Service) -> tuple[Job, boo
 
 
 async def _make(lane: Lane, writer: Writer, asked: JobRequest, owner: str) -> Job:
-    spool = lane.jobs.spool
+    jobs = lane.jobs
     # The upload may not be closed under the thread that reads it.
-    storing = lane.store(lambda: spool.put(writer.pieces()))
+    storing = lane.store(lambda: jobs.keep(writer.pieces()))
     try:
         source = await asyncio.shield(storing)
     except asyncio.CancelledError:
         await asyncio.wait([storing])
         raise
     name = asked.name or clean_name(parse_metadata(writer.upload.metadata).get("filename", "")) or NO_NAME
-    job: Job = await lane.call(lane.jobs.create, source, name, asked.options, owner)
+    job = await lane.call(jobs.create, source, name, asked.options, owner)
     await lane.disk(writer.became, job.id)
     return job
 

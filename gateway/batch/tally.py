@@ -45,9 +45,9 @@ class Tally:
             # An old job that is looked through again has been counted when it ended.
             if seen is not None:
                 self._metrics.job_ended(job.state)
-                self._metrics.job_audio(max(0.0, job.covered - seen.covered))
+                self._metrics.job_audio(max(0.0, job.settled - seen.covered))
             return
         if seen is None:
-            seen = _Seen(job.state, 0.0 if job.created >= self._started else job.covered)
-        self._metrics.job_audio(max(0.0, job.covered - seen.covered))
-        self._open[job.id] = _Seen(job.state, job.covered)
+            seen = _Seen(job.state, 0.0 if job.created >= self._started else job.settled)
+        self._metrics.job_audio(max(0.0, job.settled - seen.covered))
+        self._open[job.id] = _Seen(job.state, job.settled)

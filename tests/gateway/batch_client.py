@@ -14,13 +14,13 @@ NONE: Mapping[str, str] = {}
 ENDS = ("done", "partial", "failed", "cancelled")
 
 
-async def submit(http: ClientSession, content: bytes, name: str = "talk.flac", **fields: Any) -> tuple[int, Any]:
+async def submit(http: ClientSession, content: bytes, filename: str = "talk.flac", **fields: Any) -> tuple[int, Any]:
     """Send a form; status and body of the answer. A list is sent as many times as it is long."""
     form = FormData(quote_fields=False, default_to_multipart=True)
     for field, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
             form.add_field(field, str(item))
-    form.add_field("file", content, filename=name)
+    form.add_field("file", content, filename=filename)
     async with http.post(JOBS, data=form) as answer:
         return answer.status, await answer.json()
 
