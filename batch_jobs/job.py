@@ -84,8 +84,12 @@ class Job:
     """The whole file is decoded and cut, so `decoded` and `chunks` are final."""
     speech: float = 0.0
     """Speech found so far by voice activity (all channels together)."""
+    channels: int = 1
+    """Channels that are transcribed apart."""
+    silent: float = 0.0
+    """Of the decoded audio, what is in no chunk."""
     covered: float = 0.0
-    """Of the decoded audio, what is settled: transcribed, or silent. Progress is covered / max(decoded, expected)."""
+    """Audio of the chunks that have been transcribed or given up, over all channels together."""
     chunks: int = 0
     chunks_done: int = 0
     chunks_failed: int = 0
@@ -98,9 +102,14 @@ class Job:
     """Seconds of work by stage: "decode" (with voice activity), "asr" (step time), "repair" (step time), "write"."""
 
     @property
+    def settled(self) -> float:
+        """Seconds of the audio that are silent, transcribed or given up."""
+        return min(self.decoded, self.silent + self.covered / self.channels)
+
+    @property
     def progress(self) -> float:
         """Share of the audio that is settled, 0 to 1; 1 only when the job has ended well."""
         if self.state in (State.DONE, State.PARTIAL):
             return 1.0
         whole = self.decoded if self.split else max(self.decoded, self.expected or 0.0)
-        return min(0.99, self.covered / whole) if whole else 0.0
+        return min(0.99, self.settled / whole) if whole else 0.0

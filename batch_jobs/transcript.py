@@ -68,12 +68,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """What was heard in a chunk. `seconds` of step time that it took."""
+    """What was heard in a chunk."""
 
     segments: tuple[Segment, ...]
     language: str = ""
     language_probability: float = 1.0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

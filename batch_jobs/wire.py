@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -11,8 +12,12 @@ T = TypeVar("T")
 
 
 @cache
+def _adapters(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))
+
+
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    return _adapters(kind)
 
 
 def dump(value: Any) -> str:

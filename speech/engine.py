@@ -163,6 +163,15 @@ class Engine:
         """The loaded models, the default first."""
         return [model.info for model in self._models.values()]
 
+    def asr(self, model: str | None) -> Pool:
+        """The replicas of a loaded model. Raises InputInvalid."""
+        return self._models[self.resolve(model)].pool
+
+    @property
+    def vad(self) -> Pool:
+        """Voice activity."""
+        return self._vad
+
     def open_stream(self, config: StreamConfig) -> Transcriber:
         """Admit a live stream: its share of a device is reserved until it ends. From the event loop.
 

@@ -38,10 +38,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The next step of one state: only states with an equal `bucket` may share a batch."""
+    """The next step of one state: only states with an equal `bucket` may share a batch.
+
+    `opening`: the step only leads up to the many that follow (an encode, a prefill). In bulk it goes first while the
+    batch of those that are past it has room, so that the long run of steps is made by full batches.
+    """
 
     bucket: Hashable
     cost: float
+    opening: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ The whole policy, in the order in which `pick` applies it:
    the step budget, while anybody is live; or a deadline: the joining task's own, or that of any more urgent task on
    the device, which the longer batch would break and the shorter one would keep. A deadline that is lost either way
    limits nothing, else one late task would shrink every batch and make all others late as well.
-3. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
+3. In bulk, where time is not pressing, a step that opens a task goes before the steps of those that are under way, as
+   long as their batch has room: batches stay full from the first task to the last.
+4. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
 
 A task that has run a step and goes on is queued again under its new bucket and cost, so new tasks join at any step.
 """
@@ -170,9 +172,21 @@ class Scheduler:
             return None
         heads.sort(key=_urgency)
         head = self._overdue(now) or heads[0]
+        if head.rank == Lane.BULK:
+            head = self._widening(head, heads, now) or head
         self._turn_at[head.rank] = now
         budgeted = live or now < self._live_until or heads[0].rank <= Lane.PARTIAL
         return self._fill(head, heads, now, self.step_budget if budgeted else math.inf)
+
+    def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
+        """The bulk task whose opening step would bring one more into the batch that `head` leads, if that can wait."""
+        if head.demand.opening or head.group.size >= head.home.cap_at(now):
+            return None
+        for task in heads:
+            if task.rank == Lane.BULK and task.demand.opening and task.home is head.home:
+                ends = now + self._alone(task, now) + self._alone(head, now)
+                return task if ends <= head.deadline else None
+        return None
 
     def _overdue(self, now: float) -> Task | None:
         """The head of a lane that has been passed over for long enough."""

@@ -13,8 +13,8 @@ from batch_jobs.job import Job, JobOptions, State
 
 TIMING = "timings."
 """`timings.asr` is the entry "asr" of a job's timings, so that workers can add to it."""
-_FLOATS = frozenset({"created", "started", "ended", "decoded", "expected", "speech", "covered"})
-_COUNTS = frozenset({"chunks", "chunks_done", "chunks_failed", "repairs", "repairs_done"})
+_FLOATS = frozenset({"created", "started", "ended", "decoded", "expected", "speech", "silent", "covered"})
+_COUNTS = frozenset({"channels", "chunks", "chunks_done", "chunks_failed", "repairs", "repairs_done"})
 _NUMBERS = _FLOATS | _COUNTS
 _FIELDS = frozenset(field.name for field in fields(Job)) - {"id", "timings"}
 

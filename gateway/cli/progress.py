@@ -53,8 +53,8 @@ class Tally:
         """A file's job as it is now."""
         part = self._parts.setdefault(key, _Part(None))
         if part.begun is None:
-            part.begun, part.found = self._clock(), min(job.covered, job.decoded)
-        part.done = min(job.covered, job.decoded)
+            part.begun, part.found = self._clock(), job.settled
+        part.done = job.settled
         part.length = length_of(job) or part.length
         if job.state in (State.DONE, State.PARTIAL):
             part.done = part.length = job.decoded

@@ -84,6 +84,10 @@ class Decoder:
         self._w = {
             name: t for name, t in w.items() if "layer_norm" in name or "embeddings" in name or "position" in name
         }
+        # A token step reads all keys and values of every utterance once: what short weights save there, they save too.
+        self.cross_dtype = torch.float32 if precision == "float32" else torch.bfloat16
+        if device != "cpu":
+            self.cross_dtype = self._w["decoder/position_encodings/encodings"].dtype
         # Projecting the encoder's states is as arithmetic-bound as the encoder: hundreds of rows, once.
         projection = precision if precision != "int8" else "float32"
         self._project = [
@@ -106,7 +110,10 @@ class Decoder:
     def cross(self, states: Tensor) -> Tensor:
         """Cross-attention keys and values (layers, 2, heads, n, head) of encoder states (n, dim)."""
         return torch.stack(
-            [project(states).view(-1, 2, self.heads, self.head).permute(1, 2, 0, 3) for project in self._project]
+            [
+                project(states).to(self.cross_dtype).view(-1, 2, self.heads, self.head).permute(1, 2, 0, 3)
+                for project in self._project
+            ]
         )
 
     def step(self, feeds: Seq[Feed]) -> list[Tensor]:
@@ -130,7 +137,7 @@ class Decoder:
     def alignment_scores(self, sequence: Sequence, rows: list[int], frames: int) -> Tensor:
         """Attention (alignment heads, len(rows), frames) of fed tokens over the first encoder frames alone."""
         q = sequence.queries[:, rows]
-        k = torch.stack([sequence.cross[layer, 0, head, :frames] for layer, head in self.alignment])
+        k = torch.stack([sequence.cross[layer, 0, head, :frames] for layer, head in self.alignment]).to(q.dtype)
         return torch.softmax(q @ k.transpose(1, 2) * self.head**-0.5, -1)
 
     def _layer(self, i: int, x: Tensor, feeds: Seq[Feed], sizes: list[int]) -> Tensor:
@@ -168,8 +175,13 @@ class Decoder:
             if layer == i:
                 f.sequence.queries[slot, at : at + n] = q[head]
         k, v = f.sequence.cross[i]
-        out = F.scaled_dot_product_attention(q[None], k[None], v[None])
-        return out[0].transpose(0, 1).reshape(n, self.dim)
+        if k.dtype == torch.bfloat16:
+            # Two products beat the fused kernel, which converts keys and values on every call.
+            scores = (q.to(k.dtype) * self.head**-0.5) @ k.transpose(1, 2)
+            out: Tensor = (torch.softmax(scores, -1, torch.float32).to(v.dtype) @ v).float()
+        else:
+            out = F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+        return out.transpose(0, 1).reshape(n, self.dim)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])

@@ -35,6 +35,9 @@ REDO = 75
 _CONTEXT = 4
 """Encoder frames around a piece that its convolutions look at (two would do)."""
 
+_BLOCK = 128
+"""Queries of one attention product in bfloat16."""
+
 _FLOOR_STEP = 0.25
 _FLOORS = (-1.5, -0.25)
 
@@ -95,6 +98,7 @@ class Encoder:
         )
         self.device = device
         self.probes = probes
+        self._short = precision == "bfloat16"
         self._w = {name: t for name, t in w.items() if not name.rpartition("/")[0].endswith(parts)}
         self._positions = w["encoder/position_encodings/encodings"]
         self._dense = {
@@ -184,8 +188,20 @@ class Encoder:
         elif e.hi < FRAMES:
             frozen = self._frozen[e.floor].kv[i]
             k, v = torch.cat([k, frozen[0, :, e.hi :]], 1), torch.cat([v, frozen[1, :, e.hi :]], 1)
+        if self._short:
+            return _short_attention(q, k, v).transpose(0, 1).reshape(-1, self.dim)
         out = F.scaled_dot_product_attention(q[None], k[None], v[None])
         return out[0].transpose(0, 1).reshape(-1, self.dim)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])
+
+
+def _short_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention (heads, n, head) in bfloat16, a block of queries at a time so that its scores stay in the cache.
+
+    On CPUs with bfloat16 arithmetic it takes two thirds of the time of the fused kernel in float32.
+    """
+    short = torch.bfloat16
+    q, k, v = (q * q.shape[-1] ** -0.5).to(short), k.to(short).transpose(1, 2).contiguous(), v.to(short)
+    return torch.cat([torch.softmax(block @ k, -1) @ v for block in q.split(_BLOCK, 1)], 1).float()

@@ -46,6 +46,6 @@ class Probes:
         out = frozen.clone(memory_format=torch.contiguous_format)
         heard = (computed[..., own:, :] - frozen[..., self.positions, :]).flatten(0, -3)
         rest = out.view(-1, *out.shape[-2:])[:, own:]
-        rest.baddbmm_(self.weights.expand(len(heard), -1, -1), heard)
+        rest.baddbmm_(self.weights.to(heard.dtype).expand(len(heard), -1, -1), heard)
         out[..., :own, :] = computed[..., :own, :]
         return out

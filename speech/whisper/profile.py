@@ -125,7 +125,8 @@ def _measure(
             times[f"encoder {precision} partial"] = _time(partial(_encode, encoder, _PARTIAL_ROWS), device)
         for precision in decoders:
             decoder = Decoder(weights, precision, device)
-            cross = torch.zeros(decoder.layers, 2, decoder.heads, FRAMES, decoder.head, device=device)
+            shape = (decoder.layers, 2, decoder.heads, FRAMES, decoder.head)
+            cross = torch.zeros(shape, dtype=decoder.cross_dtype, device=device)
             times[f"decoder {precision} prefill"] = _time(partial(_decode, decoder, cross, _DRAFT), device)
             times[f"decoder {precision} token"] = _time(partial(_decode, decoder, cross, 1), device)
     encoder_choice = _best(encoders, lambda p: times[f"encoder {p} partial"])

@@ -1,0 +1,260 @@
+"""What is done in each kind of task: split, hear a chunk, stitch and inspect, repair a span, write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from batch_jobs import account as accounts
+from batch_jobs import wire
+from batch_jobs.hear import Ear, audio, hear, heard_before, result_name
+from batch_jobs.inspect.inspection import inspect
+from batch_jobs.job import Job, JobOptions, State
+from batch_jobs.queue.queue import Queue
+from batch_jobs.queue.task import Kind, Lease, Task
+from batch_jobs.repair.plan import RepairTask, apply, plan
+from batch_jobs.repair.repairing import repair
+from batch_jobs.settings import BatchSettings
+from batch_jobs.split import Progress, SplitReport, split
+from batch_jobs.spool import Spool
+from batch_jobs.stitch import dead, stitch
+from batch_jobs.transcript import Chunk, ChunkResult, Hole, Repair, Segment, Suspicion, Transcript
+from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
+from speech.engine import Engine
+from workers.clock import monotonic
+
+SPLIT, STITCH, WRITE = "split", "stitch", "write"
+"""Ids of the tasks that a job has one of."""
+_AT_ONCE = 16
+"""Chunks that are queued in one go."""
+_TOLD = 1.0
+"""Seconds between two reports of a split's progress."""
+
+
+def transcript_name(job: str) -> str:
+    """Where in the spool a job's transcript is."""
+    return f"jobs/{job}/transcript"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A stitched transcript before its repairs."""
+
+    segments: tuple[Segment, ...]
+    suspicions: tuple[Suspicion, ...]
+    holes: tuple[Hole, ...]
+    language: str
+
+
+class Stages:
+    """The work behind every kind of task. Each method ends with the commit of its lease."""
+
+    def __init__(self, queue: Queue, spool: Spool, engine: Engine, settings: BatchSettings) -> None:
+        self._queue, self._spool, self._engine, self._settings = queue, spool, engine, settings
+
+    async def run(self, lease: Lease, job: Job) -> None:
+        """Raises ServingError, OSError, RedisError and whatever a bug raises."""
+        stage = {
+            Kind.SPLIT: self._split,
+            Kind.CHUNK: self._chunk,
+            Kind.STITCH: self._stitch,
+            Kind.REPAIR: self._repair,
+            Kind.WRITE: self._write,
+        }[lease.task.kind]
+        await stage(lease, job)
+
+    async def _split(self, lease: Lease, job: Job) -> None:
+        self._engine.resolve(job.options.model)  # refused now rather than once for each chunk
+        told, waiting, report, last = 0.0, list[Chunk](), None, None
+        pieces = split(job.source, job.options, self._spool, self._engine.vad, monotonic, self._settings)
+        async with aclosing(pieces):
+            async for found in pieces:
+                match found:
+                    case Chunk():
+                        waiting.append(found)
+                    case Progress() as now:
+                        if monotonic() - told > _TOLD and not lease.lost:
+                            told = monotonic()
+                            await asyncio.to_thread(self._queue.update, job.id, **_progress(now))
+                    case SplitReport():
+                        report = found
+                # The first chunks go at once: workers wait for them.
+                if waiting and (report is not None or len(waiting) >= _AT_ONCE or isinstance(found, Progress)):
+                    await self._fan_out(lease, waiting)
+                    waiting = []
+                last = found if isinstance(found, Progress) else last
+        assert report is not None and last is not None
+        fields = {**_progress(last), "split": True, "decoded": report.decoded}
+        increments = {"timings.decode": last.work}
+        await asyncio.to_thread(self._queue.commit, lease, wire.dump(report), fields=fields, increments=increments)
+
+    async def _fan_out(self, lease: Lease, chunks: Sequence[Chunk]) -> None:
+        for first in range(0, len(chunks), _AT_ONCE):
+            some = chunks[first : first + _AT_ONCE]
+            tasks = [Task(lease.task.job, chunk.id, Kind.CHUNK, wire.dump(chunk)) for chunk in some]
+            await asyncio.to_thread(self._queue.fan_out, lease, tasks, chunks=len(tasks))
+
+    async def _chunk(self, lease: Lease, job: Job) -> None:
+        chunk = wire.load(Chunk, lease.task.payload)
+        options, model = _decode_options(job.options), self._engine.resolve(job.options.model)
+        name = result_name(chunk, options, model)
+        result, seconds = await heard_before(self._spool, name), 0.0
+        if result is None:
+            ear = Ear(self._engine.asr(model), monotonic)
+            result = await hear(chunk, self._spool, options, ear)
+            seconds = ear.seconds
+            await asyncio.to_thread(self._spool.save, name, wire.dump(result).encode())
+        increments = {"chunks_done": 1, "covered": (chunk.end - chunk.start) / SAMPLE_RATE, "timings.asr": seconds}
+        await asyncio.to_thread(self._queue.commit, lease, name, increments=increments)
+
+    async def _stitch(self, lease: Lease, job: Job) -> None:
+        await asyncio.to_thread(self._stitch_now, lease, job)
+
+    def _stitch_now(self, lease: Lease, job: Job) -> None:
+        began = time.perf_counter()
+        tasks, results = self._queue.tasks(job.id), self._queue.results(job.id)
+        report = wire.load(SplitReport, results[SPLIT])
+        chunks = [wire.load(Chunk, task.payload) for task in tasks.values() if task.kind is Kind.CHUNK]
+        heard: dict[str, ChunkResult] = {}
+        lost: dict[str, str] = {}
+        for chunk in chunks:
+            reason = _dead(results[chunk.id])
+            data = None if reason else self._spool.load(results[chunk.id])
+            if data is None:
+                lost[chunk.id] = reason or "its result is gone from the spool; retry the job"
+            else:
+                heard[chunk.id] = wire.load(ChunkResult, data)
+        segments = stitch(chunks, heard)
+        suspicions = tuple(inspect(segments, _voice(report), self._sound(report)))
+        draft = Draft(segments, suspicions, dead(chunks, lost), _language(heard.values(), job.options))
+        wanted = plan(suspicions, segments, _voice(report), report.decoded) if job.options.repair else []
+        repairs = [Task(job.id, f"r{n:05d}", Kind.REPAIR, wire.dump(one)) for n, one in enumerate(wanted)]
+        self._spool.save(_draft_name(job.id), wire.dump(draft).encode())
+        self._queue.commit(
+            lease,
+            "",
+            tasks=repairs,
+            then=Task(job.id, WRITE, Kind.WRITE),
+            fields={"state": State.REPAIRING if repairs else State.WRITING, "repairs": len(repairs)},
+            increments={"timings.stitch": time.perf_counter() - began},
+        )
+
+    async def _repair(self, lease: Lease, job: Job) -> None:
+        wanted = wire.load(RepairTask, lease.task.payload)
+        results = await asyncio.to_thread(self._queue.results, job.id)
+        sound = self._sound(wire.load(SplitReport, results[SPLIT]))
+        samples = await asyncio.to_thread(sound, wanted.channel, wanted.start, wanted.end)
+        ear = Ear(self._engine.asr(job.options.model), monotonic)
+        other = Ear(self._engine.asr(job.options.repair_model), monotonic) if job.options.repair_model else None
+        found = await repair(
+            wanted, samples, ear.decode, _decode_options(job.options), other.decode if other is not None else None
+        )
+        seconds = ear.seconds + (other.seconds if other is not None else 0.0)
+        increments = {"repairs_done": 1, "timings.repair": seconds}
+        await asyncio.to_thread(self._queue.commit, lease, wire.dump(found), increments=increments)
+
+    async def _write(self, lease: Lease, job: Job) -> None:
+        await asyncio.to_thread(self._write_now, lease, job)
+
+    def _write_now(self, lease: Lease, job: Job) -> None:
+        began = time.perf_counter()
+        results = self._queue.results(job.id)
+        report = wire.load(SplitReport, results[SPLIT])
+        data = self._spool.load(_draft_name(job.id))
+        if data is None:
+            raise OSError("the stitched transcript is gone from the spool; retry the job")
+        draft = wire.load(Draft, data)
+        repairs = tuple(
+            wire.load(Repair, results[id])
+            for id, task in sorted(self._queue.tasks(job.id).items())
+            if task.kind is Kind.REPAIR and id in results and not _dead(results[id])
+        )
+        kept = [one for one in repairs if one.kept]
+        segments, suspicions = draft.segments, draft.suspicions
+        if kept:
+            segments = apply(segments, [(one.start, one.end, one.channel, one.after) for one in kept])
+            suspicions = tuple(inspect(segments, _voice(report), self._sound(report)))
+        told = accounts.account(report, segments, draft.holes)
+        transcript = Transcript(
+            segments=segments,
+            account=told,
+            language=draft.language,
+            repairs=repairs,
+            suspicions=suspicions,
+            warnings=accounts.warnings(report, told),
+            settings=_settings(job.options),
+        )
+        self._spool.save(transcript_name(job.id), wire.dump(transcript).encode())
+        broken = bool(draft.holes or report.holes)
+        self._queue.commit(
+            lease,
+            "",
+            fields={
+                "state": State.PARTIAL if broken else State.DONE,
+                "warnings": transcript.warnings,
+                "repairs": len(repairs),
+            },
+            increments={"timings.write": time.perf_counter() - began},
+        )
+
+    def _sound(self, report: SplitReport) -> Any:
+        def samples(channel: int, start: float, end: float) -> Samples:
+            first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
+            return audio(self._spool, report.audio(channel, first, last))
+
+        return samples
+
+
+def _progress(now: Progress) -> dict[str, Any]:
+    return {
+        "decoded": now.decoded,
+        "expected": now.expected,
+        "speech": now.speech,
+        "silent": now.silent,
+        "channels": now.channels,
+    }
+
+
+def _decode_options(options: JobOptions) -> DecodeOptions:
+    return DecodeOptions(language=options.language, prompt=options.prompt, keywords=options.keywords)
+
+
+def _voice(report: SplitReport) -> dict[int, list[tuple[float, float]]]:
+    return {
+        channel: [(start / SAMPLE_RATE, end / SAMPLE_RATE) for start, end in spans]
+        for channel, spans in enumerate(report.speech)
+    }
+
+
+def _language(heard: Any, options: JobOptions) -> str:
+    """The one asked for, else the one that most seconds of speech were heard in, by the model's own certainty."""
+    if options.language is not None:
+        return options.language
+    votes: dict[str, float] = {}
+    for result in heard:
+        seconds = sum(segment.end - segment.start for segment in result.segments)
+        votes[result.language] = votes.get(result.language, 0.0) + seconds * result.language_probability
+    return max(sorted(votes), key=lambda language: votes[language]) if votes else ""
+
+
+def _settings(options: JobOptions) -> dict[str, object]:
+    """What the transcript depends on."""
+    asked: dict[str, object] = json.loads(json.dumps(asdict(options)))
+    return {name: value for name, value in asked.items() if name not in ("webhook", "priority", "subtitles")}
+
+
+def _draft_name(job: str) -> str:
+    return f"jobs/{job}/draft"
+
+
+def _dead(result: str) -> str | None:
+    """The reason, of a task that was given up."""
+    if not result.startswith('{"dead"'):
+        return None
+    found: Mapping[str, str] = json.loads(result)
+    return found["dead"]
