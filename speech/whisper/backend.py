@@ -184,6 +184,9 @@ class WhisperBackend:
                 draft=request.draft,
                 timestamps=options.timestamps,
                 sot=sot,
+                temperature=options.temperatures[0],
+                seed=len(job.samples),
+                no_repeat=options.no_repeat,
             )
         known = job.cache.hypothesis if job.cache is not None else ()
         stable = request.stable

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from speech.whisper.decoder import CONTEXT, Feed, Sequence
-from speech.whisper.rules import Rules, looping
+from speech.whisper.rules import Rules, looping, repeats
 
 _LOOK_BACK, _LOOK_AHEAD = 4, 8
 """How far around the expected place a draft is searched for the newest token."""
@@ -35,6 +35,9 @@ class Generation:
         draft: Seq[int] = (),
         timestamps: bool = False,
         sot: int | None = None,
+        temperature: float = 0.0,
+        seed: int = 0,
+        no_repeat: int = 0,
     ) -> None:
         self.sequence, self.rules, self.timestamps = sequence, rules, timestamps
         self.prefix = [*prompt, *forced]
@@ -46,11 +49,12 @@ class Generation:
         self.no_speech = 0.0
         self.ended = self.looped = False
         self._sot = sot
-        self._source = [] if timestamps else list(draft)
+        self._no_repeat = no_repeat
+        self._source = [] if timestamps or temperature or no_repeat else list(draft)
         self._draft = self._source[: self.cap]
         self._place = 0
-        self._temperature = 0.0
-        self._random: torch.Generator | None = None
+        self._temperature = temperature
+        self._random: torch.Generator | None = torch.Generator().manual_seed(seed) if temperature else None
         self._pending: list[int] = []
         self._begin()
 
@@ -78,6 +82,9 @@ class Generation:
             self._sot = None
             logits = logits[1:]
         draft, self._draft = self._draft, []
+        if self._no_repeat and (said := repeats([t for t in self.tokens if t < self.rules.eot], self._no_repeat)):
+            logits = logits.clone()
+            logits[0, said] = -torch.inf
         if self.timestamps:
             scores = self.rules.apply_timestamps(logits, self.tokens)
         else:
