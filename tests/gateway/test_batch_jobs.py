@@ -232,7 +232,8 @@ async def test_cancel_retry_delete(http: ClientSession, data: Path) -> None:
     async with http.post(f"{url}/cancel") as answer:
         assert (answer.status, (await answer.json())["state"]) == (200, "cancelled")
     async with http.post(f"{url}/retry") as answer:
-        assert (answer.status, (await answer.json())["state"]) == (200, "queued")
+        assert answer.status == 200
+        assert (await answer.json())["state"] in ("queued", "running")
     async with http.delete(url) as answer:
         assert answer.status == 204
     for path in (url, f"{url}/events", f"{url}/audio", f"{url}/results/txt"):
