@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from batch_jobs.queue.task import Lease
+from batch_jobs.queue.task import Kind, Lease
 from batch_jobs.stages import Stages
 from workers.errors import Draining, InputInvalid, InputTooLarge, ServingError
 
@@ -20,6 +20,8 @@ _BLOCK = 1.0
 """Seconds to wait for a task before looking whether to stop."""
 _WATCH = 0.2
 """Seconds after which a lost lease is noticed."""
+_SPLITS = 2
+"""Files decoded and cut at once by a worker; more only delay each other."""
 _log = logging.getLogger(__name__)
 
 
@@ -30,6 +32,7 @@ class Worker:
         self._queue = jobs.queue
         self._stages = Stages(jobs.queue, jobs.spool, engine, jobs.settings)
         self._concurrency = concurrency
+        self._splits = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`; what is in hand then goes back to the queue at once."""
@@ -39,12 +42,15 @@ class Worker:
         try:
             while not stop.is_set():
                 if taking is None and len(running) < self._concurrency:
-                    taking = asyncio.create_task(asyncio.to_thread(self._queue.take, _BLOCK))
+                    taking = asyncio.create_task(
+                        asyncio.to_thread(self._queue.take, _BLOCK, begin=self._splits < _SPLITS)
+                    )
                 waiting = {stopping, *running, *([taking] if taking else [])}
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if taking in done:
                     lease, taking = taking.result() if taking else None, None
                     if lease is not None:
+                        self._splits += lease.task.kind is Kind.SPLIT
                         running.add(asyncio.create_task(self._work(lease)))
                 running -= done
         finally:
@@ -72,12 +78,10 @@ class Worker:
                     await asyncio.wait({stage})
             if not stage.cancelled():
                 stage.result()
-        except asyncio.CancelledError:
-            await asyncio.shield(asyncio.to_thread(self._queue.give_back, lease))
-            raise
         except Exception as error:
             await self._failed(lease, error)
         finally:
+            self._splits -= task.kind is Kind.SPLIT
             await asyncio.shield(asyncio.to_thread(self._queue.give_back, lease))
 
     async def _failed(self, lease: Lease, error: Exception) -> None:

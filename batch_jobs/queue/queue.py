@@ -15,7 +15,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from batch_jobs.job import Job, Priority, State
+from batch_jobs.job import Job, State
 from batch_jobs.queue.clients import clone, passes, patient
 from batch_jobs.queue.record import clean, encode, encode_increments, encode_job
 from batch_jobs.queue.records import Records
@@ -116,18 +116,20 @@ class Queue(Records):
 
     # Tasks
 
-    def take(self, block: float) -> Lease | None:
-        """The next task, or None when there was none for `block` seconds.
+    def take(self, block: float, *, begin: bool = True) -> Lease | None:
+        """The next task, or None when there was none for `block` seconds. `begin`: a job's first task may be it.
 
         Tasks of dead workers first, then high before normal before low; so that nothing starves, of every eight tasks
-        two are looked for in normal first and one in low. Wakes at once when work comes. A task that was delivered
-        `settings.deliveries` times in vain is buried on the way. While the server is away it keeps trying.
+        two are looked for in normal first and one in low. In each, jobs that have begun go before those that have not,
+        so that the decoded audio of many waiting files need not be kept. Wakes at once when work comes. A task that
+        was delivered `settings.deliveries` times in vain is buried on the way. While the server is away it keeps
+        trying.
         """
         deadline = time.monotonic() + block
         while not self._closed:
             pause, bell = _POLL, "0-0"
             try:
-                found = self._try_take()
+                found = self._try_take(begin)
                 if isinstance(found, Lease):
                     return found
                 bell, due = found
@@ -215,21 +217,27 @@ class Queue(Records):
         for redis in (self._redis, self._taking, self._renewing):
             redis.close()
 
-    def _try_take(self) -> Lease | tuple[str, float]:
+    def _try_take(self, begin: bool) -> Lease | tuple[str, float]:
         """A lease, or the last entry of the bell and the time (Unix) at which a delayed task is due."""
         reclaim = "1" if time.monotonic() >= self._reclaim_after else "0"
         milliseconds = int(self._settings.lease * 1000)
         answer = self._take_scripts.run(
-            "take", self._clock(), self._consumer, milliseconds, self._settings.deliveries, reclaim
+            "take",
+            self._clock(),
+            self._consumer,
+            milliseconds,
+            self._settings.deliveries,
+            reclaim,
+            "1" if begin else "0",
         )
         if len(answer) == 2:
             return answer[0], float(answer[1] or "inf")
-        priority, message, job, task, run, attempt, deliveries, text = answer
+        stream, message, job, task, run, attempt, deliveries, text = answer
         for lease in self._renewal.held():
-            if (lease.priority, lease.message) == (priority, message):  # our own, and renewed by this
+            if (lease.stream, lease.message) == (stream, message):  # our own, and renewed by this
                 lease.deliveries = int(deliveries)
-                return self._try_take()
-        lease = Lease(Task.parse(job, task, text), int(attempt), int(deliveries), Priority(priority), message, run)
+                return self._try_take(begin)
+        lease = Lease(Task.parse(job, task, text), int(attempt), int(deliveries), stream, message, run)
         self._renewal.hold(lease)
         return lease
 
@@ -241,7 +249,7 @@ class Queue(Records):
         if lease.over:
             return 0
         task, deliveries = lease.task, lease.deliveries
-        position = (lease.priority, lease.message, self._consumer, task.job, task.id, lease.run, deliveries)
+        position = (lease.stream, lease.message, self._consumer, task.job, task.id, lease.run, deliveries)
         return self._run(name, *position, *arguments)
 
     def _end(self, name: str, lease: Lease, *arguments: str | float) -> Any:

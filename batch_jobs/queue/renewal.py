@@ -70,7 +70,7 @@ class Renewal:
             return
         rows: list[str | int] = []
         for lease in leases:
-            rows += lease.priority, lease.message, lease.task.job, lease.run, lease.deliveries
+            rows += lease.stream, lease.message, lease.task.job, lease.run, lease.deliveries
         for lease, answer in zip(leases, scripts.run("renew", self._clock(), self._consumer, *rows), strict=True):
             lease.cancelled = answer == _ENDED
             lease.lost = answer in (_LOST, _ENDED)

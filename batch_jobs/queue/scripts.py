@@ -10,6 +10,8 @@ from redis import Redis
 from redis.commands.core import Script
 from redis.exceptions import ResponseError
 
+from batch_jobs.job import Priority
+
 PREFIX = "speechlane:"
 GROUP = "workers"
 
@@ -30,9 +32,9 @@ class Scripts:
 
     def make_groups(self) -> None:
         """The streams and their group, which starts before the first entry. Harmless when they exist."""
-        for priority in ("high", "normal", "low"):
+        for stream in (name for priority in Priority for name in (str(priority), f"{priority}-new")):
             try:
-                self._redis.xgroup_create(f"{PREFIX}tasks:{priority}", GROUP, id="0", mkstream=True)
+                self._redis.xgroup_create(f"{PREFIX}tasks:{stream}", GROUP, id="0", mkstream=True)
             except ResponseError as error:
                 if not str(error).startswith("BUSYGROUP"):
                     raise

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from batch_jobs.job import Priority
-
 MAX_PAYLOAD = 64 * 1024
 """Bytes of a payload: audio travels by reference."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -77,7 +75,8 @@ class Lease:
     """From 1; grows when the task failed and is tried again."""
     deliveries: int
     """From 1; grows when a worker died with it."""
-    priority: Priority
+    stream: str
+    """Name of the stream it waits in."""
     message: str
     """Id of the stream entry."""
     run: str

@@ -60,7 +60,7 @@ def split(queue: Queue, id: str, count: int, payload: str = "", priority: Priori
 def abandon(queue: Queue, lease: Lease) -> None:
     """As if the worker of this queue had been silent with the task for a minute."""
     queue._renewal.release(lease)
-    stream = f"speechlane:tasks:{lease.priority}"
+    stream = f"speechlane:tasks:{lease.stream}"
     queue._redis.xclaim(stream, "workers", queue._consumer, 0, [lease.message], idle=60_000, justid=True)
 
 

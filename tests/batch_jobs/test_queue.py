@@ -332,7 +332,7 @@ def test_a_cancelled_job_stops_everywhere(queue: Queue) -> None:
     assert not queue.commit(held, "late")
     queue.fail(other, "late", again=True)
     assert queue.take(0) is None and set(queue.results("job")) == {"split"}
-    assert all(queue._redis.xlen(f"speechlane:tasks:{name}") == 0 for name in Priority)
+    assert all(queue._redis.xlen(f"speechlane:tasks:{name}") == 0 for name in [*Priority, "normal-new"])
     assert not queue.cancel("nobody")
 
 
@@ -588,3 +588,18 @@ def test_leases_survive_threads_that_keep_the_interpreter_busy(queue: Queue, mak
         for thread in threads:
             thread.join()
     assert queue.commit(lease, "text")
+
+
+def test_what_has_begun_goes_before_what_has_not(queue: Queue) -> None:
+    split(queue, "first", 3)
+    queue.create(job("second"), Task("second", "split", Kind.SPLIT), Task("second", "stitch", Kind.STITCH))
+    lease = queue.take(0)
+    assert lease is not None and lease.task.job == "first"
+    assert [found.task.kind for _ in range(3) if (found := queue.take(0))] == [Kind.CHUNK, Kind.CHUNK, Kind.SPLIT]
+
+
+def test_a_worker_may_leave_new_jobs_to_others(queue: Queue) -> None:
+    queue.create(job("only"), Task("only", "split", Kind.SPLIT), Task("only", "stitch", Kind.STITCH))
+    assert queue.take(0, begin=False) is None
+    found = queue.take(0)
+    assert found is not None and found.task.kind is Kind.SPLIT

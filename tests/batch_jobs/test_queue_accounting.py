@@ -29,6 +29,7 @@ from tests.batch_jobs.queueing import abandon, create
 
 DELIVERIES, ATTEMPTS = 3, 2
 STREAM = "speechlane:tasks:normal"
+NEW = f"{STREAM}-new"
 
 
 class Accounting(RuleBasedStateMachine):
@@ -51,7 +52,8 @@ class Accounting(RuleBasedStateMachine):
         self.runs = 1
 
     def owned(self, worker: int, lease: Lease) -> bool:
-        pending = self.server.redis.xpending_range(STREAM, "workers", lease.message, lease.message, 1)
+        stream = f"speechlane:tasks:{lease.stream}"
+        pending = self.server.redis.xpending_range(stream, "workers", lease.message, lease.message, 1)
         ours = bool(pending) and pending[0]["consumer"] == self.queues[worker]._consumer
         ours = ours and pending[0]["times_delivered"] == lease.deliveries and not lease.over
         return ours and not self.ended() and lease.run == str(self.runs) and lease.task.id not in self.done
@@ -169,7 +171,11 @@ class Accounting(RuleBasedStateMachine):
     def no_task_is_lost(self) -> None:
         if self.ended():
             return
-        waiting = {(fields["task"], fields["run"]) for _, fields in self.server.redis.xrange(STREAM)}
+        waiting = {
+            (fields["task"], fields["run"])
+            for stream in (STREAM, NEW)
+            for _, fields in self.server.redis.xrange(stream)
+        }
         waiting |= {tuple(member.split()[1:3]) for member in self.server.redis.zrange("speechlane:delayed", 0, -1)}
         unfinished = set(self.queue.tasks("job")) - set(self.done)
         assert unfinished and unfinished <= {task for task, run in waiting if run == str(self.runs)}

@@ -73,7 +73,7 @@ def check_whole(queue: Queue, id: str) -> None:
 
 
 def check_empty(server: Server) -> None:
-    for priority in ("high", "normal", "low"):
+    for priority in ("high", "normal", "low", "high-new", "normal-new", "low-new"):
         assert server.redis.xlen(f"speechlane:tasks:{priority}") == 0
         assert server.redis.xpending(f"speechlane:tasks:{priority}", "workers")["pending"] == 0
 

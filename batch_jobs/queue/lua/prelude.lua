@@ -3,7 +3,8 @@
 -- The whole accounting of a job is two hashes: its tasks and their results. A stage is over when every task has a
 -- result, so there is no counter that could be counted down twice.
 --
---   tasks:{priority}  stream of what is to be run: job, task, run, attempt; consumer group "workers"
+--   tasks:{priority}  stream of what is to be run: job, task, run, attempt; consumer group "workers". First tasks of
+--                     jobs have streams of their own, {priority}-new: what has begun goes before what has not
 --   job:{id}          hash of the job's fields; _stream (its priority), _run (grows with each retry), _next (the task
 --                     that starts when this stage is over: "id kind payload"), _then (the first of these)
 --   tasks_of:{id}     hash, task id -> "kind payload"        results_of:{id}  hash, task id -> result
@@ -18,6 +19,7 @@ local now = ARGV[1]
 local GROUP = 'workers'
 local ENDS = {done = true, partial = true, failed = true, cancelled = true}
 local DEAD_LETTERS = 10000
+local STREAMS = {'high', 'high-new', 'normal', 'normal-new', 'low', 'low-new'}
 
 local function job_key(job) return prefix .. 'job:' .. job end
 local function tasks_key(job) return prefix .. 'tasks_of:' .. job end
@@ -31,7 +33,9 @@ local function ring() redis.call('XADD', prefix .. 'bell', 'MAXLEN', '1', '*', '
 
 local function enqueue(job, task, attempt)
   local found = redis.call('HMGET', job_key(job), '_stream', '_run')
-  redis.call('XADD', stream_key(found[1]), '*', 'job', job, 'task', task, 'run', found[2], 'attempt', attempt)
+  local stream = found[1]
+  if string.match(redis.call('HGET', tasks_key(job), task), '^split%f[%s]') then stream = stream .. '-new' end
+  redis.call('XADD', stream_key(stream), '*', 'job', job, 'task', task, 'run', found[2], 'attempt', attempt)
 end
 
 -- A task of this run of a job that goes on, and not yet done.

@@ -1,4 +1,4 @@
--- ARGV: now, consumer, lease (ms), most deliveries, whether to reclaim ("1"/"0").
+-- ARGV: now, consumer, lease (ms), most deliveries, whether to reclaim ("1"/"0"), whether to begin jobs ("1"/"0").
 -- A lease: {priority, message, job, task, run, attempt, deliveries, task text}.
 -- Nothing to do: {last entry of the bell, due time of the next delayed task or ""}.
 local consumer, lease, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -13,9 +13,14 @@ if #due > 0 then ring() end
 
 -- High before normal before low; but of eight tasks handed out two look into normal first and one into low.
 local turn = (tonumber(redis.call('GET', prefix .. 'turn')) or 0) % 8
-local order = {'high', 'normal', 'low'}
-if turn == 7 then order = {'low', 'high', 'normal'}
-elseif turn % 4 == 2 then order = {'normal', 'high', 'low'} end
+local priorities = {'high', 'normal', 'low'}
+if turn == 7 then priorities = {'low', 'high', 'normal'}
+elseif turn % 4 == 2 then priorities = {'normal', 'high', 'low'} end
+local order = {}
+for _, priority in ipairs(priorities) do
+  table.insert(order, priority)
+  if ARGV[6] == '1' then table.insert(order, priority .. '-new') end
+end
 
 local function lease_of(priority, entry, deliveries)
   local value = {}

@@ -1,7 +1,7 @@
 -- ARGV: now, idle time (ms) after which a consumer without tasks goes, or a consumer's name. A consumer that has tasks
 -- stays: removing it would lose them.
 local least = tonumber(ARGV[2])
-for _, priority in ipairs({'high', 'normal', 'low'}) do
+for _, priority in ipairs(STREAMS) do
   for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', stream_key(priority), GROUP)) do
     local value = {}
     for index = 1, #row, 2 do value[row[index]] = row[index + 1] end
