@@ -82,16 +82,23 @@ def show_job(job: Job, as_json: bool) -> None:
         ("repairs", f"{job.repairs_done} of {job.repairs}"),
     ]
     if job.ended is not None:
-        took = job.ended - (job.started or job.created)
-        speed = f", {job.decoded / took:.1f} × real time" if took > 0 and job.decoded else ""
-        lines.append(("took", f"{clock_time(took)}{speed}"))
+        lines.append(("ended", outcome(job)))
     if job.timings:
         lines.append(("work", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in sorted(job.timings.items()))))
     lines += [("warning", warning) for warning in job.warnings]
-    if job.error:
-        lines.append(("error", Text(job.error, style="red")))
     for name, value in lines:
         out.print(Text.assemble((f"{name:<11}", "bold"), value))
+
+
+def outcome(job: Job) -> str:
+    """What became of a job: "done, 1:00:00 of audio in 7:10, 8.4 × real time", or why it failed."""
+    from gateway.cli.progress import clock_time
+
+    if job.error:
+        return f"{job.state.value}: {job.error}"
+    took = (job.ended or job.created) - (job.started or job.created)
+    speed = f", {job.decoded / took:.1f} × real time" if took > 0 and job.decoded else ""
+    return f"{job.state.value}, {clock_time(job.decoded)} of audio in {clock_time(took)}{speed}"
 
 
 def show_dead(found: Sequence[Dead], as_json: bool) -> None:
@@ -188,8 +195,7 @@ def _if_changed(job: Job, seen: dict[str, str]) -> None:
 
 
 def _end(job: Job) -> Text:
-    reason = f": {job.error}" if job.error else ""
-    return Text.assemble(f"{job.id}  ", (job.state.value, STYLES.get(job.state, "")), f"  {job.name}{reason}")
+    return Text.assemble(f"{job.id}  {job.name}: ", (outcome(job), STYLES.get(job.state, "")))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:

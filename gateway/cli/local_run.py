@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.15
 LEFT_OVER = 10_000
 """Jobs that an earlier run can have left: those with holes, and the few that were in hand."""
+CLEAN_SECONDS = 3600.0
+"""Age of files of finished recordings after which they make room; a younger one may be just what another wants."""
 SERVER_SECONDS = 5.0
 """That the queue's server may take to stop."""
 AHEAD = 2
@@ -78,6 +80,7 @@ class LocalRun:
         self.stop = asyncio.Event()
         self._active: dict[str, Recording] = {}
         self._left_over: dict[str, Job] = {}
+        self._cleaned = time.monotonic()
 
     async def run(self, recordings: Sequence[Recording], finished: Finished) -> None:
         """Transcribe all. Raises RunTaken, Stopped, ServingError, ModelError, ValueError, OSError."""
@@ -202,6 +205,9 @@ class LocalRun:
         await asyncio.to_thread(finished, jobs, Outcome(recording, job, job.error))
         if job.state is not State.PARTIAL:  # the holes of a partial one are tried again by the same command
             await asyncio.to_thread(jobs.delete, job_id)
+        if time.monotonic() - self._cleaned > CLEAN_SECONDS / 2:
+            self._cleaned = time.monotonic()
+            await asyncio.to_thread(jobs.clean, CLEAN_SECONDS)
 
 
 def _remove(jobs: Jobs, job: Job) -> None:

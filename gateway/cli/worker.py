@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import threading
+import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +17,14 @@ import typer
 from gateway.cli import lane_options as asked
 from gateway.cli.console import err, fail, log_to_stderr
 from gateway.cli.job_access import opened
+from gateway.cli.job_tables import outcome
 
 if TYPE_CHECKING:
     from batch_jobs.jobs import Jobs
+    from batch_jobs.queue.changes import Changes
     from speech.engine import EngineSettings
+
+log = logging.getLogger("speechlane.worker")
 
 HELP = """Work on jobs, until SIGTERM or Ctrl-C: then what is in hand goes to other workers, and the exit code is 0.
 
@@ -32,7 +40,7 @@ Examples:
   SPEECHLANE_REDIS_URL=rediss://:PASSWORD@queue.example.org SPEECHLANE_SPOOL_URL=s3://speech/spool speechlane worker
 """
 
-CONCURRENCY = 8
+CONCURRENCY = 16
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -48,7 +56,7 @@ def command(
     threads: Annotated[int | None, typer.Option(help="CPU threads. [SPEECHLANE_THREADS]", min=1)] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(help="Pieces transcribed at once. [8; SPEECHLANE_BATCH_CONCURRENCY]", min=1, max=256),
+        typer.Option(help="Pieces transcribed at once. [16; SPEECHLANE_BATCH_CONCURRENCY]", min=1, max=256),
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch models that are not here from the hub.")] = False,
     redis_url: asked.RedisUrl = None,
@@ -105,9 +113,41 @@ async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int) -> None:
         await asyncio.to_thread(jobs.close)
         os._exit(0)  # the thread that loads cannot be interrupted, and nothing is lost with it
     engine = starting.result()
+    ending = threading.Event()
+    threading.Thread(target=_log_ends, args=(jobs, ending), daemon=True, name="job ends").start()
     try:
         err.print(f"Ready: {concurrency} pieces at once. Stop with Ctrl-C; what is in hand goes to others.")
         await Worker(jobs, engine, concurrency).run(stop)
     finally:
         stopping.cancel()
+        ending.set()
         await engine.close()
+
+
+def _log_ends(jobs: Jobs, ending: threading.Event) -> None:
+    """A line for each job of the queue that ends, whoever has worked on it."""
+    from redis.exceptions import RedisError
+
+    told: deque[tuple[str, float | None]] = deque(maxlen=1000)
+    while not ending.is_set():
+        try:
+            with jobs.changes() as changes:
+                while not ending.is_set():
+                    for job in map(jobs.queue.job, _changed(changes)):
+                        if job is not None and job.state.ended and (job.id, job.ended) not in told:
+                            told.append((job.id, job.ended))
+                            log.info("job %s (%s): %s", job.id, job.name, outcome(job))
+        except RedisError as error:
+            if not ending.wait(1.0):
+                log.warning("the queue sends no news of jobs, asking again: %s", error)
+        except ValueError:  # the connection was closed under us
+            return
+
+
+def _changed(changes: Changes) -> set[str]:
+    """The jobs that changed within a second of the first one."""
+    ids: set[str] = set()
+    until = time.monotonic() + 1.0
+    while (left := until - time.monotonic()) > 0 and (id := changes.get(left)) is not None:
+        ids.add(id)
+    return ids
