@@ -45,7 +45,7 @@ class Ear:
             answer: Transcript = await handle.result()
         finally:
             handle.cancel()
-            self.seconds += handle.timing.device_seconds
+            self.seconds += handle.timing.share_seconds
         return answer
 
 

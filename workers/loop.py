@@ -203,6 +203,7 @@ class StepLoop:
                 timing.started_at = timing.started_at or began
                 timing.steps += 1
                 timing.step_seconds += seconds
+                timing.share_seconds += seconds / len(batch.tasks)
                 timing.device_seconds = max(0.0, self.ledger.seconds - timing.before)
                 if outcome is None:
                     demand = task.demand

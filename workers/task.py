@@ -48,12 +48,22 @@ class Phase(IntEnum):
 class Timing:
     """Where a task's time went, in seconds on the device's clock; 0.0 for what has not happened yet.
 
-    `step_seconds` is the sum of the durations of the steps the task was in, batch mates included. `device_seconds` is
+    `step_seconds` is the sum of the durations of the steps the task was in, batch mates included, and `share_seconds`
+    the same with each step divided among its tasks, so that those of all tasks make up the device's. `device_seconds` is
     how long the device was stepping, for whomever, from the task's queueing to the end of its last step: what it waited
     beyond that was lost to something else than models.
     """
 
-    __slots__ = ("queued_at", "started_at", "ended_at", "steps", "step_seconds", "device_seconds", "before")
+    __slots__ = (
+        "queued_at",
+        "started_at",
+        "ended_at",
+        "steps",
+        "step_seconds",
+        "share_seconds",
+        "device_seconds",
+        "before",
+    )
 
     def __init__(self, queued_at: float) -> None:
         self.queued_at = queued_at
@@ -61,6 +71,7 @@ class Timing:
         self.ended_at = 0.0
         self.steps = 0
         self.step_seconds = 0.0
+        self.share_seconds = 0.0
         self.device_seconds = 0.0
         self.before = 0.0  # what the device had stepped when the task was queued
 

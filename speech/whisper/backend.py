@@ -78,7 +78,7 @@ class WhisperBackend:
         """Encodes share a step at the same layer; token steps all share one. Cost: rows times layers, or tokens."""
         if job.sequence is None:
             layer = job.encoding.layer if job.encoding else 0
-            return Demand(("encode", layer), job.rows * self._layers(job))
+            return Demand(("encode", layer), job.rows * self._layers(job), opening=True)
         return Demand("decode", len(job.generation.feed().ids) if job.generation else 1)
 
     def step(self, jobs: Seq[Job]) -> list[StepResult]:

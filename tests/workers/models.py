@@ -34,6 +34,7 @@ class Job:
     name: Hashable
     costs: tuple[float, ...] = (1.0,)
     bucket: Hashable = None
+    opening: int = 0  # this many steps at the start only lead up to the others
     fault: str = ""  # "raise": the whole step raises; "result": an exception in the list; "open": refused
     at_step: int = 0
 
@@ -86,7 +87,8 @@ class Timed:
 
     def demand(self, state: Step) -> Demand:
         bucket = state.job.bucket
-        return Demand(bucket[state.at] if isinstance(bucket, list) else bucket, state.job.costs[state.at])
+        opening = state.at < state.job.opening
+        return Demand(bucket[state.at] if isinstance(bucket, list) else bucket, state.job.costs[state.at], opening)
 
     def step(self, states: Sequence[Step]) -> list[StepResult]:
         self.batches.append([state.job.name for state in states])

@@ -298,3 +298,43 @@ def test_a_task_cancelled_while_its_step_is_handed_out_takes_no_other_step() -> 
     assert model.batches == [["a", "b"], ["b"]]
     assert diary.outputs_of(first) == ["a.0"]
     assert [state.freed for state in model.states] == [1, 1]
+
+
+def long_run(name: str) -> Job:
+    return Job(name, costs=(5, 1, 1), bucket=["encode", "token", "token"], opening=1)
+
+
+def test_bulk_opens_tasks_before_it_goes_on_with_those_under_way_so_that_their_batches_are_full() -> None:
+    model, diary = Timed(a=0.01, items=3, cost=5), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    for n in range(4):
+        pool.submit_task(long_run(str(n)), lane=Lane.BULK, deadline=60 + n, sink=diary)
+    while device.loop.turn():
+        pass
+    # Three are opened, then step together; the fourth is opened as soon as there is room in their batch.
+    assert model.batches == [["0"], ["1"], ["2"], ["0", "1", "2"], ["0", "1", "2"], ["3"], ["3"], ["3"]]
+
+
+def test_bulk_whose_time_presses_is_not_kept_waiting_by_what_is_to_be_opened() -> None:
+    model, diary = Timed(a=0.01, k=0.1, items=3), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    pool.submit_task(Job("urgent", bucket="token"), lane=Lane.BULK, deadline=0.3, sink=diary)
+    pool.submit_task(long_run("other"), lane=Lane.BULK, deadline=60, sink=diary)
+    while device.loop.turn():
+        pass
+    assert model.batches[0] == ["urgent"]
+
+
+def test_live_work_does_not_wait_for_what_is_to_be_opened() -> None:
+    model, diary = Timed(a=0.01, items=3), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    pool.submit_task(Job("live", bucket="token"), lane=Lane.PARTIAL, deadline=60, sink=diary)
+    pool.submit_task(long_run("live too"), lane=Lane.PARTIAL, deadline=61, sink=diary)
+    device.loop.turn()
+    assert model.batches == [["live"]]
