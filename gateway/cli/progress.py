@@ -257,9 +257,10 @@ class Lines:
         self._next = self._clock() + self._every
         tally = self._tally
         total, done = tally.total(), tally.done()
-        share = f" ({done / total:.0%})" if total else ""
+        if not total:  # nothing has begun
+            return
         files = f"{tally.files_ended} of {tally.files} files, " if tally.files > 1 else ""
-        self.say(f"{files}{figures_of(tally)}{share}")
+        self.say(f"{files}{figures_of(tally)} ({done / total:.0%})")
 
 
 def figures_of(tally: Tally, key: str | None = None) -> str:

@@ -68,7 +68,7 @@ def test_every_setting_is_a_flag_with_its_variable() -> None:
         (("listen", "pyproject.toml", "--url", "ws://[::1"), "looks like ws://127.0.0.1:8700"),
         (("listen", "pyproject.toml", "--url", ""), "looks like ws://127.0.0.1:8700"),
         (("transcribe", "nowhere.wav"), "no file nowhere.wav"),
-        (("transcribe", "pyproject.toml"), "sound file"),
+        (("transcribe", "pyproject.toml"), "send a recording with sound"),
         (("transcribe", "pyproject.toml", "--language", "klingon"), "ISO-639-1"),
         (("transcribe", "pyproject.toml", "--out", "nowhere/x.srt"), "no directory nowhere"),
         (("transcribe", "pyproject.toml", "--words"), "--format json"),
