@@ -13,7 +13,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,8 @@ from batch_jobs import wire
 from batch_jobs.transcript import ChunkResult, Segment
 from load import batch_sounds as sounds
 from load import corpora
-from speech.asr import SAMPLE_RATE, Samples
+from load.batch_models import bare
+from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples
 from speech.events import Word
 from speech.models import resolve
 
@@ -181,14 +182,15 @@ def _foreign(model: str) -> Iterator[Sound]:
 
 @cache
 def clips(model: str, count: int, language: str = "en") -> tuple[tuple[Samples, str], ...]:
-    """Recordings of 2 to 8 s that the model alone gets right: what is wrong later is not its hearing."""
+    """Recordings of 2 to 8 s that the model gets right, bare and in the engine: what goes wrong is no mishearing."""
     found = sorted(corpora.prompts(language, shortest=2.0, longest=8.0), key=lambda c: c.path.name)
     random.Random(f"{model} {language}").shuffle(found)
     out: list[tuple[Samples, str]] = []
     for clip in found:
         sound = Sound(clip.path.name, "clip", model, sounds.recording(clip.path), clip.text, language)
-        heard = " ".join(s.text for s in _decoded(sound))
-        if normal(heard, language) == normal(clip.text, language) and len(clip.text.split()) > 3:
+        heard = [_decoded(sound), kept(f"engine {language}", sound, partial(_engine, sound))]
+        texts = {normal(" ".join(s.text for s in segments), language) for segments in heard}
+        if texts == {normal(clip.text, language)} and len(clip.text.split()) > 3:
             out.append((sound.samples, clip.text))
         if len(out) == count:
             break
@@ -226,6 +228,11 @@ def _bare(sound: Sound, language: str) -> tuple[Segment, ...]:
         )
         for s in found
     )
+
+
+def _engine(sound: Sound) -> tuple[Segment, ...]:
+    answer = bare(sound.model)(FinalRequest(sound.samples, DecodeOptions(sound.language)))
+    return (Segment(0.0, answer.seconds, answer.text, answer.words, language=sound.language),)
 
 
 def kept(how: str, sound: Sound, decode: Callable[[], tuple[Segment, ...]]) -> tuple[Segment, ...]:

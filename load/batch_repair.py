@@ -141,11 +141,13 @@ def main() -> None:
     _row(table, "all cases", broken)
     console.print(table)
     harmed = [o for o in kept if errors(o.case, o.text) > errors(o.case, o.case.text) + 1e-9]
-    alarms = [o for o in kept if o.suspicions]
-    changed = [o for o in kept if any(r.kept for r in o.repairs)]
+    good = [o for o in kept if errors(o.case, o.case.text) <= SMALL_ERROR]
+    alarms = [o for o in good if o.suspicions]
+    better = [o for o in kept if errors(o.case, o.text) < errors(o.case, o.case.text) - 1e-9]
     console.print(
-        f"true repetitions: {len(kept)}; harmed {len(harmed)}; false alarms (suspected) {len(alarms)}; changed "
-        f"{len(changed)}; decodes {sum(o.decodes for o in kept)}"
+        f"true repetitions: {len(kept)}, harmed {len(harmed)}; of the {len(good)} transcribed rightly {len(alarms)} "
+        f"suspected; of the {len(kept) - len(good)} others {len(better)} made better; "
+        f"{sum(o.decodes for o in kept)} decodes"
     )
     if args.show or args.all:
         for o in broken:

@@ -23,7 +23,7 @@ COMPRESSION_WINDOW = 30.0
 
 # Truth of a repetition, on the audio
 
-ALIKE = 0.55
+ALIKE = 0.5
 """Correlation of log-mel frames between a stretch and the place where its repetition should be heard. Measured."""
 ALIKE_SHARE = 0.7
 """Share of the repetitions that must be alike. Measured."""
@@ -95,7 +95,9 @@ BUDGET_FLOOR = 180.0
 """Audio that all repairs of a job may decode: this share of its length, and so many seconds in any case (a short file
 that is one loop costs little to mend)."""
 SPAN = 26.0
-"""Seconds of the longest span that is decoded again at once: with padding it fits the model's window."""
+LOOP_SPAN = 12.0
+"""Seconds of the longest span that is decoded again at once: with padding it fits the model's window. Where the model
+loops, shorter: what it loops over in 30 s it often hears right in 5."""
 REACH = 6.0
 """Seconds that a span grows at most to each side in search of a silence."""
 QUIET = 0.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,18 +37,19 @@ class Way:
 
 _CLOSE = Way("cut close around the voice")
 _OTHER = Way("another model", other=True)
+_OTHER_WHOLE = Way("another model, the whole span", close=False, other=True)
 _WHOLE = Way("the whole span, with timestamps", close=False, timestamps=True)
 _SHORT = Way("in pieces of 6 s", pieces=6.0)
-_SHORTER = Way("in pieces of 3 s", pieces=3.0)
+_SHORTER = Way("in pieces of 4 s", pieces=4.0)
 _GUARDED = Way("no four tokens twice", no_repeat=4)
 _WARM = Way("cut close, at temperature 0.4", temperature=0.4)
 
 
-def ways(rules: Collection[str], other: bool) -> list[Way]:
-    """In the order in which they are tried: what costs least and helps most first."""
-    looped = bool({"loop", "compression", "rate", "instant words"} & set(rules))
-    order = [_CLOSE, _SHORT, _SHORTER, _GUARDED, _WHOLE, _WARM] if looped else [_CLOSE, _WHOLE, _SHORT, _WARM]
-    return [order[0], _OTHER, *order[1:]] if other else order
+def ways(*, looped: bool, other: bool) -> list[Way]:
+    """In the order in which they are tried: what costs least and helps most first. What does not fit into the number
+    of decodes is left out, and what comes behind it still tried."""
+    order = [_CLOSE, _SHORT, _SHORTER, _WHOLE, _GUARDED, _WARM] if looped else [_CLOSE, _WHOLE, _SHORT, _WARM]
+    return [order[0], _OTHER, _OTHER_WHOLE, *order[1:]] if other else order
 
 
 def pieces(way: Way, span: Span, voice: Voice, samples: Samples) -> list[tuple[float, Samples]]:

@@ -14,10 +14,14 @@ from speech.events import Word
 
 _WORST_FIRST = ("loop", "compression", "made-up phrase", "no voice", "rate", "instant words", "language", "unsure",
                 "no words")  # fmt: skip
+LOOPED = frozenset({"loop", "compression", "rate", "instant words"})
+"""Rules that tell of a model that ran in circles."""
 """The order in which a job's budget is given out: what is surely wrong before what may be right."""
 _LEAST = 0.3
 """Seconds of the shortest span."""
 _RIM = 0.01
+_MARGIN = 0.5
+"""Seconds of silence beside voice that a span takes along at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ def _spans(
             grown.append((start, end, [s]))
     out: list[tuple[Span, tuple[Suspicion, ...]]] = []
     for start, end, why in grown:
-        for a, b in divided(start, end, voice):
+        looped = any(s.rule in LOOPED for s in why)
+        for a, b in divided(start, end, words, voice, limits.LOOP_SPAN if looped else limits.SPAN):
             touching = tuple(s for s in why if s.start < b and s.end > a) or tuple(why)
             if b - a >= _LEAST:
                 out.append(((a, b), touching))
@@ -129,12 +134,19 @@ def _edge(at: float, words: Sequence[Word], voice: Voice, seconds: float, *, bac
     """Where a span that reaches to `at` may be cut: the middle of the nearest silence within REACH, else between two
     words, else there."""
     low, high = (max(at - limits.REACH, 0.0), at) if back else (at, min(at + limits.REACH, seconds))
+    if not voice.within(low, at) if back else not voice.within(at, high):
+        return max(low, at - _MARGIN) if back else min(high, at + _MARGIN)
     # A silence that `at` lies in counts from its own edge, so look a little to the other side as well.
     silences = voice.silences(max(low - limits.QUIET, 0.0), min(high + limits.QUIET, seconds), limits.QUIET)
     if silences:
         a, b = silences[-1] if back else silences[0]
-        middle = max((a + b) / 2, b - 0.5) if back else min((a + b) / 2, a + 0.5)
+        middle = max((a + b) / 2, b - _MARGIN) if back else min((a + b) / 2, a + _MARGIN)
         return min(middle, at) if back else max(middle, at)
+    # The file's own ends cut no word either.
+    if low <= 0.0 and back:
+        return 0.0
+    if high >= seconds and not back:
+        return seconds
     gaps = [(y.start + x.end) / 2 for x, y in pairwise(words) if y.start - x.end > 0.02]
     near = [gap for gap in gaps if low <= gap <= high]
     if near:
@@ -142,15 +154,19 @@ def _edge(at: float, words: Sequence[Word], voice: Voice, seconds: float, *, bac
     return at
 
 
-def divided(start: float, end: float, voice: Voice) -> list[Span]:
-    """The span in parts of at most SPAN, cut in the middle of the longest silence of the second half of each."""
+def divided(start: float, end: float, words: Sequence[Word], voice: Voice, most: float) -> list[Span]:
+    """The span in parts of at most `most` seconds, cut in the longest silence of the second half of each.
+
+    Without a silence, between the two words that are furthest apart. Silence costs nothing to decode, so that only a
+    span with voice is divided.
+    """
     out: list[Span] = []
-    while end - start > limits.SPAN:
-        silences = voice.silences(start + limits.SPAN / 2, start + limits.SPAN, 0.0)
-        at = start + limits.SPAN
-        if silences:
-            a, b = max(silences, key=lambda s: s[1] - s[0])
-            at = (a + b) / 2
+    while end - start > most and voice.seconds(start, end) > 0.0:
+        low, high = start + most / 2, start + most
+        gaps = [(x.end, y.start) for x, y in pairwise(words) if low < x.end < y.start < high]
+        places = [s for s in voice.silences(low, high, 0.0) if s[1] > s[0]] or gaps or [(high, high)]
+        a, b = max(places, key=lambda s: s[1] - s[0])
+        at = (a + b) / 2
         out.append((start, at))
         start = at
     return [*out, (start, end)]

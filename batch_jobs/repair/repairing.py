@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,8 +9,8 @@ from batch_jobs.inspect import thresholds as limits
 from batch_jobs.inspect.sound import Audio
 from batch_jobs.inspect.voice import Voice
 from batch_jobs.repair.attempts import Way, pieces, ways
-from batch_jobs.repair.plan import RepairTask
-from batch_jobs.repair.score import belief, likeness, score, units_of
+from batch_jobs.repair.plan import LOOPED, RepairTask
+from batch_jobs.repair.score import believed, likeness, score, units_of
 from batch_jobs.transcript import Repair, Segment
 from speech.asr import SAMPLE_RATE, DecodeOptions, FinalRequest, Samples, Transcript
 from speech.events import Word
@@ -89,11 +88,11 @@ async def repair(
 
 def _ways(task: RepairTask, voice: Voice, other: bool) -> list[Way]:
     """Where no voice is heard, one decode is enough to see whether it agrees with a text that is believed."""
-    order = ways({reason.rule for reason in task.reasons}, other)
+    order = ways(looped=any(reason.rule in LOOPED for reason in task.reasons), other=other)
     if voice.seconds(task.start, task.end) > 0.0:
         return order
-    believed = belief(task.before) > math.exp(limits.DOUBT) and all(s.no_speech < limits.NO_SPEECH for s in task.before)
-    return order[:1] if believed else []
+    sure = believed(task.before) and all(s.no_speech < limits.NO_SPEECH for s in task.before)
+    return order[:1] if sure else []
 
 
 def _options(way: Way, task: RepairTask, options: DecodeOptions) -> DecodeOptions:

@@ -2,8 +2,8 @@
 
     score = belief × free × heard × covered × pace
 
-- belief: exp(mean log probability per token), the model's own likelihood. Of no text: 1 - (chance of speech), that is
-  1 - (1 - no_speech) × min(1, seconds of voice / 0.5).
+- belief: exp(mean log probability per token), the model's own likelihood. Of no text: 1 - (chance of speech), where
+  that chance is (1 - no_speech) × the greater of min(1, seconds of voice / 0.5) and the agreement of two decodes.
 - free: 1 - share of the words that repeat what was said before them without the audio bearing it out.
 - heard: share of the words that lie on voice.
 - covered: share of the voice that has words; without any text, 1 - seconds of voice (never under 0).
@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import combinations
 
 from batch_jobs.inspect import loops, rates, sound
 from batch_jobs.inspect import thresholds as limits
@@ -62,13 +63,12 @@ def score(
     said = units(words)
     spoken = voice.seconds(*span)
     if not said:
-        chance = (1.0 - no_speech) * min(1.0, spoken / _VOICE)
+        chance = (1.0 - no_speech) * max(min(1.0, spoken / _VOICE), _agreement(others))
         return Score(1.0 - chance, 1.0, 1.0, max(0.0, 1.0 - spoken / limits.WORDLESS), 1.0)
     near = limits.NEAR
     heard = sum(voice.seconds(u.start - near, u.end + near) > 0.0 for u in said) / len(said)
     free, room = _free(said, voice, audio)
-    agreed = max((likeness(said, units_of(other)) for other in others if belief(other) > math.exp(limits.DOUBT)),
-                 default=0.0)  # fmt: skip
+    agreed = max((likeness(said, units_of(other)) for other in others if believed(other)), default=0.0)
     if agreed == 1.0 and room:
         free = 1.0
     holes = sum(b - a for a, b in uncovered(words, voice) if b - a >= _HOLE)
@@ -90,6 +90,17 @@ def belief(segments: Sequence[Segment]) -> float:
         return 0.0
     mean = sum(s.avg_logprob * n for s, n in zip(segments, letters, strict=True)) / sum(letters)
     return math.exp(min(mean, 0.0))
+
+
+def believed(segments: Sequence[Segment]) -> bool:
+    """Whether the model is sure of a text that it gave."""
+    return belief(segments) > math.exp(limits.DOUBT)
+
+
+def _agreement(texts: Sequence[Sequence[Segment]]) -> float:
+    """How alike the two most alike of several believed texts are."""
+    said = [units_of(text) for text in texts if believed(text)]
+    return max((likeness(one, other) for one, other in combinations(said, 2)), default=0.0)
 
 
 def units_of(segments: Sequence[Segment]) -> list[Unit]:
