@@ -98,10 +98,23 @@ class Jobs:
         return self.queue.retry(id)
 
     def delete(self, id: str) -> None:
-        """Remove a job and its transcript; its file goes with the next cleaning. Raises NoSuchJob."""
-        self.get(id)
+        """Remove a job, its transcript, and its file if no other job has the same one. Raises NoSuchJob.
+
+        What was decoded of the file goes at once if no other job is open, else with the next cleaning.
+        """
+        job = self.get(id)
+        decoded = self._files_of(job)
         self.queue.delete(id)
         self.spool.forget(f"jobs/{id}")
+        others = list(self._all())
+        if all(other.source != job.source for other in others):
+            self.spool.delete(job.source)
+            if all(other.state.ended and other.state is not State.PARTIAL for other in others):
+                audio, heard = decoded
+                for blob in audio:
+                    self.spool.delete(blob)
+                for name in heard:
+                    self.spool.forget(name)
 
     def dead(self, id: str | None = None, limit: int = 100) -> Sequence[Dead]:
         """Tasks that were given up, the newest first."""
@@ -118,18 +131,23 @@ class Jobs:
     def clean(self, older_than: float) -> int:
         """Remove files older than this (seconds) that no job needs; bytes. Kept: sources, transcripts, open audio."""
         keep: set[str] = set()
+        for job in self._all():
+            keep |= {job.source, f"jobs/{job.id}"}
+            if not job.state.ended or job.state is State.PARTIAL:
+                keep.update(*self._files_of(job))
+        return self.spool.sweep(keep, older_than)
+
+    def _all(self) -> Iterator[Job]:
         before: str | None = None
         while page := self.queue.jobs(limit=1000, before=before):
             before = page[-1].id
-            for job in page:
-                keep |= {job.source, f"jobs/{job.id}"}
-                if not job.state.ended or job.state is State.PARTIAL:
-                    keep |= self._audio_of(job)
-        return self.spool.sweep(keep, older_than)
+            yield from page
 
-    def _audio_of(self, job: Job) -> set[str]:
+    def _files_of(self, job: Job) -> tuple[set[str], set[str]]:
+        """The blobs of a job's decoded audio, and the names of what was heard in it."""
         chunks = [wire.load(Chunk, t.payload) for t in self.queue.tasks(job.id).values() if t.kind is Kind.CHUNK]
-        return {one.blob for chunk in chunks for run in chunk.runs for one in run.audio}
+        heard = {name for name in self.queue.results(job.id).values() if name.startswith("results/")}
+        return {one.blob for chunk in chunks for run in chunk.runs for one in run.audio}, heard
 
     def transcript(self, id: str) -> Transcript:
         """Raises NoSuchJob, NotReady."""

@@ -24,7 +24,7 @@ from batch_jobs.settings import BatchSettings
 from batch_jobs.spool import Spool
 from batch_jobs.transcript import Chunk, Hole, Run, Slice
 from speech.asr import SAMPLE_RATE, Samples
-from speech.config import StreamConfig, VadConfig
+from speech.config import LONGEST_PIECE, StreamConfig, VadConfig
 from speech.hearing import Hearing
 from speech.pieces import Sealed, Signal
 from speech.segmenter import Segmenter
@@ -103,7 +103,12 @@ async def split(
     BlobMissing, and what voice activity raises. End the iteration with `aclose`.
     """
     with closing(await asyncio.to_thread(spool.open, source)) as file:
-        media = await asyncio.to_thread(Media, file, options.channels, settings.max_seconds)
+        opening = asyncio.ensure_future(asyncio.to_thread(Media, file, options.channels, settings.max_seconds))
+        try:
+            media = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])  # FFmpeg reads the file, which must not be closed under it
+            raise
         decoder = _Decoder(media)
         try:
             async for found in _split(decoder, options, spool, vad, clock):
@@ -203,6 +208,15 @@ class _Decoder:
         return _Step(made, self.media.decoded, max(self.media.channels, 1), not seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Samples [start, end) of the file that are decoded together, and the voice in them."""
+
+    start: int
+    end: int
+    speech: tuple[tuple[int, int], ...]
+
+
 class _Track:
     """One channel on its way: its parts, its voice, its chunks that wait for their last part."""
 
@@ -216,7 +230,8 @@ class _Track:
         self.work = 0.0
         self._channel, self._start, self._spool, self._hearing = channel, start, spool, hearing
         self._segmenter = Segmenter(StreamConfig("", vad=_VAD, partials=False))
-        self._waiting: deque[tuple[int, int, tuple[tuple[int, int], ...]]] = deque()
+        self._pieces: list[_Piece] = []
+        self._waiting: deque[list[_Piece]] = deque()
         self._unheard: Samples = np.zeros(0, np.float32)
         self._part = bytearray()
         self._heard = self._settled = start
@@ -240,6 +255,8 @@ class _Track:
         self._note(self._segmenter.finish(self._unheard[rest - rest % WINDOW :]))
         self._settled = self._heard + rest % WINDOW
         self.silent = self._settled - self._chunked
+        if self._pieces:
+            self._waiting.append(self._pieces)
         if self._part:
             await self._spool_part(len(self._part))
         return list(self._ready())
@@ -264,7 +281,7 @@ class _Track:
                 start = self._start + signal.piece.start
                 end = start + len(signal.samples)
                 spans = tuple((self._start + a, min(self._start + b, end)) for a, b in signal.piece.speech)
-                self._waiting.append((start, end, spans))
+                self._pack(_Piece(start, end, spans))
                 self.speech += spans
                 self.voice += sum(b - a for a, b in spans)
                 self._chunked += end - start
@@ -286,10 +303,22 @@ class _Track:
         self.work += perf_counter() - began
 
     def _ready(self) -> Iterator[Chunk]:
-        while self._waiting and self.parts and self._waiting[0][1] <= self.parts[-1].end:
-            start, end, spans = self._waiting.popleft()
-            run = Run(start, end, _slices(self.parts, start, end))
-            yield Chunk(f"c{self._channel}-{start:010d}", self._channel, (run,), spans)
+        while self._waiting and self.parts and self._waiting[0][-1].end <= self.parts[-1].end:
+            pieces = self._waiting.popleft()
+            runs = tuple(Run(one.start, one.end, _slices(self.parts, one.start, one.end)) for one in pieces)
+            spans = tuple(span for one in pieces for span in one.speech)
+            yield Chunk(f"c{self._channel}-{pieces[0].start:010d}", self._channel, runs, spans)
+
+    def _pack(self, piece: _Piece) -> None:
+        """Pieces share a chunk while they fit: with what was said before and after, the model does better."""
+        length = sum(one.end - one.start for one in self._pieces)
+        if self._pieces and length + piece.end - piece.start > LONGEST_PIECE * SAMPLE_RATE:
+            self._waiting.append(self._pieces)
+            self._pieces = []
+        if self._pieces and self._pieces[-1].end == piece.start:
+            last = self._pieces.pop()
+            piece = _Piece(last.start, piece.end, last.speech + piece.speech)
+        self._pieces.append(piece)
 
 
 def _slices(parts: tuple[Part, ...] | list[Part], start: int, end: int) -> tuple[Slice, ...]:

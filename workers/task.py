@@ -49,9 +49,9 @@ class Timing:
     """Where a task's time went, in seconds on the device's clock; 0.0 for what has not happened yet.
 
     `step_seconds` is the sum of the durations of the steps the task was in, batch mates included, and `share_seconds`
-    the same with each step divided among its tasks, so that those of all tasks make up the device's. `device_seconds` is
-    how long the device was stepping, for whomever, from the task's queueing to the end of its last step: what it waited
-    beyond that was lost to something else than models.
+    the same with each step divided among its tasks, so that those of all tasks make up the device's. `device_seconds`
+    is how long the device was stepping, for whomever, from the task's queueing to the end of its last step: what it
+    waited beyond that was lost to something else than models.
     """
 
     __slots__ = (

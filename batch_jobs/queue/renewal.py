@@ -63,6 +63,8 @@ class Renewal:
                     scripts.run("tidy", tidied, int(max(10 * self._lease, _TIDY) * 1000))
             except (RedisError, OSError) as error:
                 _log.warning("Could not renew the leases of this worker, trying again: %s", error)
+            except Exception:  # without this thread every long task would be run twice
+                _log.exception("Could not renew the leases of this worker, trying again")
 
     def _renew(self, scripts: Scripts) -> None:
         leases = self.held()

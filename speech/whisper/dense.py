@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Dense(Protocol):
-    """y = x Wᵀ + b for x of shape (rows, in) in float32 (or the device's compute type), y of shape (rows, out)."""
+    """y = x Wᵀ + b for x of shape (rows, in) in float32 (or a shorter float), y of shape (rows, out)."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -30,14 +30,15 @@ class Plain:
 
 
 class Cast:
-    """Weights kept and multiplied in a shorter float; activations go in and come out in float32."""
+    """Weights kept and multiplied in a shorter float; what comes out is float32, or as short with `keep`."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.weight, self.dtype = weight.to(dtype), dtype
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, keep: bool = False) -> None:
+        self.weight, self.dtype, self.keep = weight.to(dtype), dtype, keep
         self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x.to(self.dtype), self.weight, self.bias).float()
+        y = F.linear(x.to(self.dtype), self.weight, self.bias)
+        return y if self.keep else y.float()
 
 
 class Int8:
@@ -62,14 +63,17 @@ class Int8:
 PRECISIONS = ("float32", "bfloat16", "int8")
 
 
-def dense(precision: str, weight: Tensor, bias: Tensor | None) -> Dense:
-    """A layer in one of PRECISIONS, or "float16" on a GPU (ValueError otherwise)."""
+def dense(precision: str, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Dense:
+    """A layer in one of PRECISIONS, or "float16" on a GPU (ValueError otherwise).
+
+    `keep`: its results may stay in a shorter float, because what takes them is as short.
+    """
     if precision == "float32":
         return Plain(weight, bias)
     if precision == "bfloat16":
-        return Cast(weight, bias, torch.bfloat16)
+        return Cast(weight, bias, torch.bfloat16, keep)
     if precision == "float16":
-        return Cast(weight, bias, torch.float16)
+        return Cast(weight, bias, torch.float16, keep)
     if precision == "int8":
         return Int8(weight, bias)
     raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")

@@ -103,7 +103,10 @@ class Encoder:
         self._positions = w["encoder/position_encodings/encodings"]
         self._dense = {
             f"{i}/{name}": dense(
-                precision, w[f"encoder/layer_{i}/{name}/weight"], w.get(f"encoder/layer_{i}/{name}/bias")
+                precision,
+                w[f"encoder/layer_{i}/{name}/weight"],
+                w.get(f"encoder/layer_{i}/{name}/bias"),
+                keep=self._short and name.endswith("linear_0"),  # into the attention, and the activation
             )
             for i in range(self.layers)
             for name in parts
@@ -157,7 +160,8 @@ class Encoder:
         return self._frozen[floor]
 
     def _silence(self, floor: float) -> Frozen:
-        kv = torch.empty(self.layers, 2, self.heads, FRAMES, self.dim // self.heads, device=self.device)
+        shape = (self.layers, 2, self.heads, FRAMES, self.dim // self.heads)
+        kv = torch.empty(shape, dtype=torch.bfloat16 if self._short else torch.float32, device=self.device)
         mel = torch.full((self.mels, MEL_FRAMES), floor)
         e = Encoding(self.stem(mel, 0, 0, FRAMES), 0, FRAMES, floor, kv)
         self.run([e], self.layers)
@@ -202,6 +206,5 @@ def _short_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
     On CPUs with bfloat16 arithmetic it takes two thirds of the time of the fused kernel in float32.
     """
-    short = torch.bfloat16
-    q, k, v = (q * q.shape[-1] ** -0.5).to(short), k.to(short).transpose(1, 2).contiguous(), v.to(short)
-    return torch.cat([torch.softmax(block @ k, -1) @ v for block in q.split(_BLOCK, 1)], 1).float()
+    q, k = q * q.shape[-1] ** -0.5, k.transpose(1, 2).contiguous()
+    return torch.cat([torch.softmax(block @ k, -1) @ v for block in q.split(_BLOCK, 1)], 1)
