@@ -99,6 +99,8 @@ class Encoder:
         self.device = device
         self.probes = probes
         self._short = precision == "bfloat16"
+        self.kv_dtype = torch.bfloat16 if self._short else torch.float32
+        """Of the keys and values that an Encoding keeps."""
         self._w = {name: t for name, t in w.items() if not name.rpartition("/")[0].endswith(parts)}
         self._positions = w["encoder/position_encodings/encodings"]
         self._dense = {
@@ -161,7 +163,7 @@ class Encoder:
 
     def _silence(self, floor: float) -> Frozen:
         shape = (self.layers, 2, self.heads, FRAMES, self.dim // self.heads)
-        kv = torch.empty(shape, dtype=torch.bfloat16 if self._short else torch.float32, device=self.device)
+        kv = torch.empty(shape, dtype=self.kv_dtype, device=self.device)
         mel = torch.full((self.mels, MEL_FRAMES), floor)
         e = Encoding(self.stem(mel, 0, 0, FRAMES), 0, FRAMES, floor, kv)
         self.run([e], self.layers)

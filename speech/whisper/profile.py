@@ -149,7 +149,8 @@ def _best(choices: tuple[str, ...], seconds: Callable[[str], float]) -> str:
 
 
 def _encode(encoder: Encoder, rows: int) -> None:
-    kv = torch.zeros(encoder.layers, 2, encoder.heads, FRAMES, encoder.dim // encoder.heads, device=encoder.device)
+    shape = (encoder.layers, 2, encoder.heads, FRAMES, encoder.dim // encoder.heads)
+    kv = torch.zeros(shape, dtype=encoder.kv_dtype, device=encoder.device)
     encoder.run([Encoding(torch.zeros(rows, encoder.dim, device=encoder.device), 0, rows, 0.0, kv)], encoder.layers)
 
 

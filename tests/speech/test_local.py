@@ -42,3 +42,11 @@ def test_a_profile_that_cannot_be_kept_is_used_all_the_same(
     checkpoint = weights.load(resolve("tiny.en").directory)
     assert profile.choose(checkpoint, "tiny.en", "cpu", 1, tmp_path / "file" / "profiles") == MEASURED
     assert "could not be kept" in caplog.text
+
+
+def test_every_proven_precision_is_measured() -> None:
+    measured = profile.measure(weights.load(resolve("tiny.en").directory), "cpu", 1).measured
+    timed = {f"encoder {precision} partial" for precision in profile.PROVEN_ENCODER}
+    timed |= {f"decoder {precision} {step}" for precision in profile.PROVEN_DECODER for step in ("prefill", "token")}
+    assert set(measured) == timed
+    assert min(measured.values()) > 0.0
