@@ -6,9 +6,10 @@ The whole policy, in the order in which `pick` applies it:
    step out of turn now and then, so that a busy device still serves bulk: five in each `patience` seconds as long as
    nobody more urgent becomes late by it, one in any case, and never more than a fifth of the device's time.
 2. Tasks of the same backend and bucket join in order of urgency until one does not fit: the backend's items and cost;
-   the step budget, while anybody is live; or a deadline: the joining task's own, or that of any more urgent task on
-   the device, which the longer batch would break and the shorter one would keep. A deadline that is lost either way
-   limits nothing, else one late task would shrink every batch and make all others late as well.
+   the step budget, while anybody is live, a sixth of it for bulk that only fills gaps; or a deadline: the joining
+   task's own, or that of any more urgent task on the device, which the longer batch would break and the shorter one
+   would keep. A deadline that is lost either way limits nothing, else one late task would shrink every batch and make
+   all others late as well. Bulk joins no batch that a live task leads: it would lengthen each of its many steps.
 3. In bulk, where time is not pressing, a step that opens a task goes before the steps of those that are under way, as
    long as their batch has room: batches stay full from the first task to the last.
 4. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
@@ -30,6 +31,8 @@ from workers.task import Lane, Task
 
 HORIZON = 60.0
 """Seconds: a deadline further off is ordered as if it were this far, so that newcomers cannot pass it for ever."""
+BULK_SHARE = 1 / 6
+"""Of the step budget that bulk may take in a gap between live steps: whoever speaks next has to wait for it."""
 LINGER = 1.0
 """Seconds for which the step budget outlasts the last live task: its stream is about to send more."""
 
@@ -171,12 +174,16 @@ class Scheduler:
         if not heads:
             return None
         heads.sort(key=_urgency)
-        head = self._overdue(now) or heads[0]
+        overdue = self._overdue(now)
+        head = overdue or heads[0]
         if head.rank == Lane.BULK:
             head = self._widening(head, heads, now) or head
         self._turn_at[head.rank] = now
         budgeted = live or now < self._live_until or heads[0].rank <= Lane.PARTIAL
-        return self._fill(head, heads, now, self.step_budget if budgeted else math.inf)
+        if not budgeted:
+            return self._fill(head, heads, now, math.inf)
+        filling = head.rank == Lane.BULK and overdue is None
+        return self._fill(head, heads, now, self.step_budget * (BULK_SHARE if filling else 1.0))
 
     def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
         """The bulk task whose opening step would bring one more into the batch that `head` leads, if that can wait."""
@@ -224,7 +231,7 @@ class Scheduler:
         tasks = [head]
         self._take(head)
         rivals = deque(rival for rival in heads if rival is not head and rival.group is not group)
-        for rank in range(LANES):
+        for rank in range(LANES if head.lane > Lane.PARTIAL else Lane.BULK):
             while len(tasks) < items and (task := group.first(rank)) is not None:
                 more = cost + task.demand.cost
                 ends = now + curve.at(more)

@@ -338,3 +338,27 @@ def test_live_work_does_not_wait_for_what_is_to_be_opened() -> None:
     pool.submit_task(long_run("live too"), lane=Lane.PARTIAL, deadline=61, sink=diary)
     device.loop.turn()
     assert model.batches == [["live"]]
+
+
+def test_bulk_in_a_gap_between_live_steps_is_short() -> None:
+    model = Timed(k=0.002, items=64)
+    _, device, (pool,) = virtual(model)
+    teach(device, model)
+    device.loop.live_sessions = 1
+    device.loop.scheduler.pick(0.0)
+    for number in range(64):
+        pool.submit_task(Job(number), lane=Lane.BULK, deadline=99, sink=Diary())
+    device.loop.scheduler._turn_at[Lane.BULK] = 0.0
+    device.loop.turn()
+    assert 4 <= len(model.batches[0]) <= 5  # a sixth of 60 ms
+
+
+def test_bulk_joins_no_batch_that_a_live_task_leads() -> None:
+    model, diary = Timed(k=0.001, items=64), Diary()
+    _, device, (pool,) = virtual(model)
+    teach(device, model)
+    for lane in (Lane.BULK, Lane.INTERACTIVE, Lane.PARTIAL, Lane.FINAL):
+        pool.submit_task(Job(lane.name), lane=lane, deadline=99, sink=diary)
+    while device.loop.turn():
+        pass
+    assert model.batches == [["FINAL", "PARTIAL", "INTERACTIVE"], ["BULK"]]
