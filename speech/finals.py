@@ -111,7 +111,8 @@ def _where_voice_was(piece: Piece, transcript: Transcript) -> Transcript:
         word
         for word in transcript.words
         if any(
-            piece.position(_samples(word.start)) < end + near and piece.position(_samples(word.end)) > start - near
+            first < end + near and last > start - near
+            for first, last in piece.spans(_samples(word.start), _samples(word.end))
             for start, end in piece.speech
         )
     )
@@ -153,9 +154,16 @@ def ending(
 
 
 def _on_stream(word: Word, piece: Piece) -> Word:
-    start = piece.position(_samples(word.start)) / SAMPLE_RATE
-    end = piece.position(max(_samples(word.end) - 1, 0)) + 1
-    return replace(word, start=start, end=max(end / SAMPLE_RATE, start))
+    """The word where it was said. One that lies over a gap was said on the side with more of its voice, else of it:
+    the model takes a pause for part of the word behind it."""
+
+    def weight(span: tuple[int, int]) -> tuple[int, int]:
+        start, end = span
+        voice = sum(max(min(last, end) - max(first, start), 0) for first, last in piece.speech)
+        return voice, end - start
+
+    start, end = max(piece.spans(_samples(word.start), _samples(word.end)), key=weight)
+    return replace(word, start=start / SAMPLE_RATE, end=end / SAMPLE_RATE)
 
 
 def _samples(seconds: float) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -54,6 +55,12 @@ class Piece:
         """Stream position of a sample of the piece."""
         run = max(bisect_right(self._offsets, offset) - 1, 0)
         return self._positions[run] + offset - self._offsets[run]
+
+    def spans(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Where samples [first, last) of the piece lie on the stream clock: in one stretch, or on both sides of gaps."""
+        seams = [offset for offset in self._offsets if first < offset < last]
+        edges = [first, *seams, max(last, first)]
+        return [(at := self.position(start), at + end - start) for start, end in pairwise(edges)]
 
     def offset(self, position: int) -> int:
         """Sample of the piece at a stream position, or the nearest one before it that was kept."""

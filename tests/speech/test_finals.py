@@ -60,6 +60,40 @@ def test_word_times_are_on_the_clock_of_the_stream() -> None:
     assert [(word.start, word.end) for word in spoken.words] == [(100.3, 100.8), (100.8, 101.3)]
 
 
+def parted(*, gap: float, second: tuple[float, float]) -> Piece:
+    """Voice in seconds 0.3 to 1.3 of a piece; from its second 1.5 on it lies `gap` seconds later, with voice there."""
+    whole = piece((0.3, 1.3), second, at=0.0)
+    made, cut = Piece(3, CONFIG), round(1.5 * SAMPLE_RATE)
+    made.append(whole.audio.samples[:cut], 0)
+    made.append(whole.audio.samples[cut:], cut + round(gap * SAMPLE_RATE))
+    for first, last in ((0.3, 1.3), tuple(gap + edge for edge in second)):
+        made.voice(round(first * SAMPLE_RATE), round(last * SAMPLE_RATE))
+    return made
+
+
+def test_no_word_lies_in_a_gap() -> None:
+    """Not before it, not behind it, and not on both sides: it is where its voice is, else where more of it is."""
+    rows = {
+        (0.6, 1.5): (0.6, 1.5),  # up to the gap
+        (1.5, 2.1): (61.5, 62.1),  # right behind it
+        (1.35, 2.0): (61.5, 62.0),  # begins in the silence before
+        (0.9, 1.7): (0.9, 1.5),  # ends in the silence behind
+        (1.32, 1.6): (1.32, 1.5),  # in silence on both sides
+    }
+    for said, placed in rows.items():
+        spoken = ask(parted(gap=60.0, second=(1.8, 2.4)), Answers(told("word", said)))
+        assert [(word.start, word.end) for word in spoken.words] == [placed], said
+
+
+def test_a_tail_without_words_behind_a_gap_is_decoded_by_itself() -> None:
+    answers = Answers(told("one", (0.3, 1.3)), told("two", (0.5, 1.0)))
+    spoken = ask(parted(gap=60.0, second=(1.8, 3.4)), answers)
+    assert spoken.text == "one two"
+    cut = len(answers.requests[0].samples) - len(answers.requests[1].samples)
+    assert 1.2 <= cut / SAMPLE_RATE <= 1.7, "in the silence, on either side of the gap"
+    assert spoken.words[1].start == 60.0 + round(cut / SAMPLE_RATE + 0.5, 4)
+
+
 def test_less_voice_than_a_word_asks_nobody() -> None:
     answers = Answers()
     assert ask(piece((0.3, 0.38)), answers).text == ""
