@@ -109,7 +109,7 @@ class Stages:
             result = await hear(chunk, self._spool, options, ear)
             seconds = ear.seconds
             await asyncio.to_thread(self._spool.save, name, wire.dump(result).encode())
-        increments = {"chunks_done": 1, "covered": (chunk.end - chunk.start) / SAMPLE_RATE, "timings.asr": seconds}
+        increments = {"chunks_done": 1, "covered": chunk.length / SAMPLE_RATE, "timings.asr": seconds}
         await asyncio.to_thread(self._queue.commit, lease, name, increments=increments)
 
     async def _stitch(self, lease: Lease, job: Job) -> None:

@@ -38,11 +38,17 @@ def stitch(chunks: Sequence[Chunk], results: Mapping[str, ChunkResult]) -> tuple
 
 
 def dead(chunks: Sequence[Chunk], reasons: Mapping[str, str]) -> tuple[Hole, ...]:
-    """A hole for each chunk that has a reason (by chunk id) why it could not be transcribed, in order of time."""
-    lost = sorted((chunk for chunk in chunks if chunk.id in reasons), key=lambda c: (c.start, c.end, c.channel))
-    return tuple(
-        Hole(chunk.start / SAMPLE_RATE, chunk.end / SAMPLE_RATE, chunk.channel, reasons[chunk.id]) for chunk in lost
-    )
+    """Holes for each chunk that has a reason (by chunk id) why it could not be transcribed, in order of time.
+
+    One for each of its runs: the silence between them, which may last an hour, is not lost.
+    """
+    lost = [
+        Hole(run.start / SAMPLE_RATE, run.end / SAMPLE_RATE, chunk.channel, reasons[chunk.id])
+        for chunk in chunks
+        if chunk.id in reasons
+        for run in chunk.runs
+    ]
+    return tuple(sorted(lost, key=lambda hole: (hole.start, hole.end, hole.channel)))
 
 
 def _channel(heard: Sequence[tuple[Chunk, ChunkResult]]) -> list[Segment]:

@@ -31,9 +31,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of one channel for one decode, at most 28 s.
+    """A piece of one channel for one decode, at most 28 s of audio.
 
-    `runs` are its audio: usually one; silence between runs was left out. `speech` are the spans of voice in it.
+    `runs` are that audio, in order and apart; the silence between them was left out. `speech` are the spans of voice.
     """
 
     id: str
@@ -48,6 +48,11 @@ class Chunk:
     @property
     def end(self) -> int:
         return self.runs[-1].end
+
+    @property
+    def length(self) -> int:
+        """Samples of audio, without the silence between the runs."""
+        return sum(run.end - run.start for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)

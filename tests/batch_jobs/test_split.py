@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from batch_jobs import split as module
 from batch_jobs import wire
 from batch_jobs.job import Channels, JobOptions
+from batch_jobs.queue.task import MAX_PAYLOAD
 from batch_jobs.settings import BatchSettings
 from batch_jobs.split import Progress, SplitReport, split
 from batch_jobs.spool import BlobMissing, Spool, SpoolFull
-from batch_jobs.transcript import Chunk
+from batch_jobs.transcript import Chunk, Run
 from speech.asr import SAMPLE_RATE, Samples
 from speech.pieces import quietest
 from speech.vad import SileroVad
@@ -60,10 +61,37 @@ class Cut:
         self.report = found[-1]
         self._spool = spool
 
-    def audio(self, chunk: Chunk) -> Samples:
-        """What a worker hears of the chunk."""
-        parts = [self._spool.read(s.blob, 2 * s.first, 2 * s.last) for run in chunk.runs for s in run.audio]
+    def audio(self, run: Run) -> Samples:
+        """What a worker hears of a run."""
+        parts = [self._spool.read(s.blob, 2 * s.first, 2 * s.last) for s in run.audio]
         return np.frombuffer(b"".join(parts), "<i2").astype(np.float32) / 32768
+
+    def check(self, *channels: Samples) -> None:
+        """Chunks hold all speech, in order and once, in at most 28 s each, and their audio is that of `channels`."""
+        assert len({chunk.id for chunk in self.chunks}) == len(self.chunks)
+        for number, sound in enumerate(channels):
+            own = [chunk for chunk in self.chunks if chunk.channel == number]
+            for before, after in pairwise(run for chunk in own for run in chunk.runs):
+                assert before.end <= after.start
+            for chunk in own:
+                assert chunk.length <= 28 * SAMPLE_RATE
+                assert all(before.end < after.start for before, after in pairwise(chunk.runs)), "else they were one"
+                assert all(any(r.start <= a < b <= r.end for r in chunk.runs) for a, b in chunk.speech)
+                for run in chunk.runs:
+                    assert 0 <= run.start < run.end <= len(sound)
+                    np.testing.assert_allclose(self.audio(run), sound[run.start : run.end].clip(-1, 1), atol=1e-4)
+            assert merged(self.report.speech[number]) == merged(span for chunk in own for span in chunk.speech)
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same without seams: voice that goes on over a cut is two spans that touch."""
+    out: list[tuple[int, int]] = []
+    for start, end in spans:
+        if out and out[-1][1] == start:
+            out[-1] = out[-1][0], end
+        else:
+            out.append((start, end))
+    return out
 
 
 async def cut(
@@ -83,15 +111,7 @@ async def test_chunks_hold_all_speech_in_order_and_their_audio_is_that_of_the_fi
     done = await cut(flac(sound), spool, vad)
     spans = done.report.speech[0]
     assert sum(b - a for a, b in spans) > 0.5 * len(sound)
-    assert list(spans) == [span for chunk in done.chunks for span in chunk.speech]
-    for before, after in pairwise(done.chunks):
-        assert before.end <= after.start
-    for chunk in done.chunks:
-        assert 0 <= chunk.start < chunk.end <= len(sound)
-        assert chunk.end - chunk.start <= 28 * SAMPLE_RATE
-        assert all(chunk.start <= a < b <= chunk.end for a, b in chunk.speech)
-        np.testing.assert_allclose(done.audio(chunk), sound[chunk.start : chunk.end], atol=1 / 32768)
-    assert len({chunk.id for chunk in done.chunks}) == len(done.chunks)
+    done.check(sound)
     assert done.report.decoded == done.report.container == 200.0
     assert done.report.holes == ()
 
@@ -108,6 +128,30 @@ async def test_cuts_fall_into_silence_or_the_quietest_moment(spool: Spool, vad: 
         assert quietest(near, 0, len(near)) >= 0
 
 
+async def test_pieces_share_a_chunk_while_they_fit_and_the_silence_between_them_is_left_out(
+    spool: Spool, vad: Pool
+) -> None:
+    short, long = recording("austen-0880.wav"), recording("austen-0920.wav")
+    sound = joined(*(part for _ in range(5) for part in (short, silence(4), long, silence(40))))
+    done = await cut(flac(sound), spool, vad)
+    done.check(sound)
+    lengths = [[(run.end - run.start) / SAMPLE_RATE for run in chunk.runs] for chunk in done.chunks]
+    assert max(map(len, lengths)) >= 3
+    for these, following in pairwise(lengths):
+        assert sum(these) + following[0] > 28, "nothing is left out that would fit"
+    assert done.steps[-1].silent > 5 * 38
+    assert sum(map(sum, lengths)) < 5 * (len(short) + len(long)) / SAMPLE_RATE + 10
+
+
+async def test_the_most_pieces_make_a_task_that_fits_the_queue(spool: Spool, vad: Pool) -> None:
+    """Shorter pieces than these there are none: the least voice, with what is kept before and behind it."""
+    word = recording("jfk.flac")[round(0.3 * SAMPLE_RATE) : round(0.75 * SAMPLE_RATE)]
+    done = await cut(flac(joined(*(part for _ in range(60) for part in (word, silence(2.6))))), spool, vad)
+    most = max(done.chunks, key=lambda chunk: len(chunk.runs))
+    assert len(most.runs) > 15
+    assert len(wire.dump(most)) * 28 / most.length * SAMPLE_RATE * 2 < MAX_PAYLOAD
+
+
 async def test_the_parts_are_the_whole_file_and_small_at_the_beginning(
     spool: Spool, vad: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +162,8 @@ async def test_the_parts_are_the_whole_file_and_small_at_the_beginning(
     assert [(part.end - part.start) / SAMPLE_RATE for part in parts] == [7, 11, 30, 30, 22]
     whole = np.frombuffer(b"".join(spool.read(part.blob) for part in parts), "<i2")
     np.testing.assert_allclose(whole / 32768, sound, atol=1 / 32768)
-    assert max(len(chunk.runs[0].audio) for chunk in done.chunks) >= 2, "some chunks straddle two parts"
-    for chunk in done.chunks:
-        np.testing.assert_allclose(done.audio(chunk), sound[chunk.start : chunk.end], atol=1 / 32768)
+    assert max(len(run.audio) for chunk in done.chunks for run in chunk.runs) >= 2, "some straddle two parts"
+    done.check(sound)
     slices = done.report.audio(0, 5 * SAMPLE_RATE, 20 * SAMPLE_RATE)
     assert [s.last - s.first for s in slices] == [2 * SAMPLE_RATE, 11 * SAMPLE_RATE, 2 * SAMPLE_RATE]
 
@@ -135,7 +178,8 @@ async def test_chunks_come_while_the_file_is_still_being_decoded(
             decoded = each.decoded
         elif isinstance(each, Chunk):
             when.append(decoded - each.end / SAMPLE_RATE)
-    assert max(when) < 15 + 10 + 3, "a part, a step and the pause behind a chunk"
+    assert max(when) < 15 + 10 + 3 + 28, "a part, a step, the pause behind a piece, and the piece that no longer fits"
+    assert min(when[:-1]) < max(when)
 
 
 async def test_progress_adds_up(spool: Spool, vad: Pool) -> None:
@@ -148,7 +192,7 @@ async def test_progress_adds_up(spool: Spool, vad: Pool) -> None:
         assert after.work >= before.work
     last = done.steps[-1]
     assert last.decoded == 90.0
-    assert last.silent + sum(c.end - c.start for c in done.chunks) / SAMPLE_RATE == pytest.approx(90.0)
+    assert last.silent + sum(c.length for c in done.chunks) / SAMPLE_RATE == pytest.approx(90.0)
     assert last.speech == pytest.approx(sum(b - a for a, b in done.report.speech[0]) / SAMPLE_RATE)
 
 
@@ -209,16 +253,14 @@ async def test_each_channel_has_its_own_chunks_on_one_clock(spool: Spool, vad: P
     right = joined(silence(len(one) / SAMPLE_RATE + 2.5), other, silence(2.5))
     done = await cut(planes(left, right), spool, vad, Channels.EACH)
     assert done.report.channels == 2
-    for chunk in done.chunks:
-        sound = np.clip((left, right)[chunk.channel], -1, 1)
-        np.testing.assert_allclose(done.audio(chunk), sound[chunk.start : chunk.end], atol=1e-4)
+    done.check(left, right)
     spoken = [sum(b - a for a, b in spans) / SAMPLE_RATE for spans in done.report.speech]
     assert spoken[0] > 5
     assert spoken[1] > 7
     assert min(chunk.start for chunk in done.chunks if chunk.channel == 1) > len(one)
     assert done.report.parts[1][0].start > 0, "a channel costs nothing until it has sound"
     last = done.steps[-1]
-    chunks = sum(c.end - c.start for c in done.chunks) / SAMPLE_RATE / last.channels
+    chunks = sum(c.length for c in done.chunks) / SAMPLE_RATE / last.channels
     assert last.silent + chunks == pytest.approx(last.decoded)
 
 
@@ -254,7 +296,7 @@ async def test_speech_up_to_the_very_end_is_kept(spool: Spool, vad: Pool) -> Non
     sound = joined(silence(1), recording("jfk.flac")[: 3 * SAMPLE_RATE + 9_737])
     done = await cut(flac(sound), spool, vad)
     assert done.chunks[-1].end == len(sound)
-    np.testing.assert_allclose(done.audio(done.chunks[-1])[-137:], sound[-137:], atol=1 / 32768)
+    done.check(sound)
 
 
 async def test_errors_come_out_as_they_are(spool: Spool, vad: Pool, tmp_path: Path) -> None:

@@ -84,6 +84,13 @@ def test_a_dead_chunk_is_a_hole_and_the_rest_stands() -> None:
     assert dead(chunks, {"c0-1": "killed its worker 3 times"}) == (Hole(10.0, 20.5, 0, "killed its worker 3 times"),)
 
 
+def test_a_dead_chunk_of_several_runs_is_a_hole_for_each_and_none_over_the_silence() -> None:
+    runs = tuple(Run(first * RATE, last * RATE, ()) for first, last in ((0, 10), (50, 60)))
+    between = Chunk("c1-0", 1, (Run(20 * RATE, 30 * RATE, ()),), ())
+    found = dead([Chunk("c0-0", 0, runs, ()), between], {"c0-0": "why", "c1-0": "why"})
+    assert found == (Hole(0.0, 10.0, 0, "why"), Hole(20.0, 30.0, 1, "why"), Hole(50.0, 60.0, 0, "why"))
+
+
 def test_silence_gives_nothing() -> None:
     assert stitch([chunk(0, 0.0, 10.0)], {"c0-0": ChunkResult(())}) == ()
     assert stitch([], {}) == ()
