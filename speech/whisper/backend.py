@@ -27,7 +27,10 @@ from workers.backend import Demand, Done, Limits, More, Spec, StepResult
 from workers.errors import BackendFailed, Cancelled, InputInvalid, InputTooLarge
 
 ROWS_PER_STEP = 1500
-"""Encoder rows times layers that one step may take: an encode of 30 s gives way to others four times or more."""
+"""Encoder rows times layers that one step may take for a short piece of audio."""
+ROWS_AT_ONCE = 320
+"""Rows of a longer piece that go through one layer in one step (in a model as wide as tiny): about 10 ms."""
+_WIDTH = 384
 
 
 class WhisperBackend:
@@ -54,6 +57,7 @@ class WhisperBackend:
         self._decoder = Decoder(checkpoint, self._precision.decoder, device)
         self._rules = Rules.of(self.vocabulary.english, checkpoint.vocabulary, device)
         self._cross = {}
+        self._rows = max(64, int(ROWS_AT_ONCE * (_WIDTH / checkpoint.dim) ** 2))
         with torch.inference_mode():
             for floor in floors():
                 self._frozen_cross(floor)
@@ -75,10 +79,17 @@ class WhisperBackend:
         return job
 
     def demand(self, job: Job) -> Demand:
-        """Encodes share a step at the same layer; token steps all share one. Cost: rows times layers, or tokens."""
+        """Short encodes share a step at the same layer, long ones go row by row; token steps all share one.
+
+        Cost: rows times layers, or tokens.
+        """
         if job.sequence is None:
-            layer = job.encoding.layer if job.encoding else 0
-            return Demand(("encode", layer), job.rows * self._layers(job), opening=True)
+            e = job.encoding
+            if not self._long(job):
+                return Demand(("encode", e.layer if e else 0), job.rows * self._layers(job), opening=True)
+            if e is None or e.part is None:
+                return Demand("begin a layer" if e else "begin", job.rows, opening=True)
+            return Demand("rows", min(self._rows, len(e.x) - e.part.done), opening=True)
         return Demand("decode", len(job.generation.feed().ids) if job.generation else 1)
 
     def step(self, jobs: Seq[Job]) -> list[StepResult]:
@@ -107,8 +118,12 @@ class WhisperBackend:
         layer = job.encoding.layer if job.encoding else 0
         return max(1, min(self._encoder.layers - layer, ROWS_PER_STEP // max(1, job.rows)))
 
+    def _long(self, job: Job) -> bool:
+        return job.rows > self._rows
+
     def _encode(self, jobs: Seq[Job]) -> list[StepResult]:
         out: list[StepResult] = [More() for _ in jobs]
+        begun = {id(job) for job in jobs if job.encoding is not None}
         for n, job in enumerate(jobs):
             if job.encoding is None:
                 if not np.isfinite(job.samples).all():
@@ -116,10 +131,13 @@ class WhisperBackend:
                     continue
                 begin_encoding(job, self._encoder, self._bank, self._frozen_cross)
         live = [job for job in jobs if job.encoding is not None]
-        layers = min((self._layers(job) for job in live), default=0)
-        encodings = [job.encoding for job in live if job.encoding]
-        if encodings:
-            self._encoder.run(encodings, layers)
+        short = [job for job in live if not self._long(job)]
+        if short:
+            layers = min(self._layers(job) for job in short)
+            self._encoder.run([job.encoding for job in short if job.encoding], layers)
+        for job in live:
+            if self._long(job) and id(job) in begun and job.encoding:
+                self._encoder.run_rows(job.encoding, self._rows)
         for job in live:
             if job.encoding and self._encoder.finished(job.encoding):
                 own = self._decoder.cross(job.encoding.x)

@@ -65,6 +65,17 @@ class Encoding:
     kv: Tensor | None = None
     probes: Probes | None = None
     layer: int = 0
+    part: Part | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """A layer that is under way: queries, keys and values of all rows, and how many rows are through."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    done: int = 0
 
 
 def floor_of(value: float) -> float:
@@ -151,6 +162,23 @@ class Encoder:
         for e, rows in zip(batch, x.split(sizes), strict=True):
             e.x, e.layer = rows, first + layers
 
+    def run_rows(self, e: Encoding, rows: int) -> None:
+        """Take the next rows of an encoding through its layer: a long utterance gives way to others within a layer."""
+        i = e.layer
+        if e.part is None:
+            e.part = Part(*self._attended(i, e, self._qkv(i, e.x).view(-1, 3, self.heads, self.dim // self.heads)))
+            return
+        part, end = e.part, min(e.part.done + rows, len(e.x))
+        # In place: the other rows of the layer have their queries, keys and values already.
+        e.x[part.done : end] = self._rest(
+            i, e.x[part.done : end], self._attention(part.q[:, part.done : end], part.k, part.v)
+        )
+        part.done = end
+        if end == len(e.x):
+            e.layer, e.part = i + 1, None
+            if self.finished(e):
+                e.x = self._norm(e.x, "encoder/layer_norm")
+
     def finished(self, e: Encoding) -> bool:
         """Whether `e.x` holds final states."""
         return e.layer == self.layers
@@ -170,19 +198,25 @@ class Encoder:
         return Frozen(kv, e.x)
 
     def _layer(self, i: int, x: Tensor, batch: Sequence[Encoding], sizes: list[int]) -> Tensor:
-        p = f"encoder/layer_{i}/"
-        d = self._dense
-        qkv = d[f"{i}/self_attention/linear_0"](self._norm(x, p + "self_attention/layer_norm"))
         mixed = [
-            self._attend(i, e, rows.view(-1, 3, self.heads, self.dim // self.heads))
-            for e, rows in zip(batch, qkv.split(sizes), strict=True)
+            self._attention(*self._attended(i, e, rows.view(-1, 3, self.heads, self.dim // self.heads)))
+            for e, rows in zip(batch, self._qkv(i, x).split(sizes), strict=True)
         ]
-        x = x + d[f"{i}/self_attention/linear_1"](torch.cat(mixed))
-        h = F.gelu(d[f"{i}/ffn/linear_0"](self._norm(x, p + "ffn/layer_norm")))
-        return x + d[f"{i}/ffn/linear_1"](h)
+        return self._rest(i, x, torch.cat(mixed))
 
-    def _attend(self, i: int, e: Encoding, qkv: Tensor) -> Tensor:
-        """Attention of one utterance's rows (n, 3, heads, head) over its past, itself and the frozen silence."""
+    def _qkv(self, i: int, x: Tensor) -> Tensor:
+        return self._dense[f"{i}/self_attention/linear_0"](
+            self._norm(x, f"encoder/layer_{i}/self_attention/layer_norm")
+        )
+
+    def _rest(self, i: int, x: Tensor, mixed: Tensor) -> Tensor:
+        """The layer behind its attention, row by row."""
+        x = x + self._dense[f"{i}/self_attention/linear_1"](mixed)
+        h = F.gelu(self._dense[f"{i}/ffn/linear_0"](self._norm(x, f"encoder/layer_{i}/ffn/layer_norm")))
+        return x + self._dense[f"{i}/ffn/linear_1"](h)
+
+    def _attended(self, i: int, e: Encoding, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of one utterance's rows (n, 3, heads, head); keys and values of its past, itself and the silence."""
         q, k, v = qkv.permute(1, 2, 0, 3)
         if e.kv is not None:
             e.kv[i, 0, :, e.lo : e.hi] = k
@@ -194,10 +228,13 @@ class Encoder:
         elif e.hi < FRAMES:
             frozen = self._frozen[e.floor].kv[i]
             k, v = torch.cat([k, frozen[0, :, e.hi :]], 1), torch.cat([v, frozen[1, :, e.hi :]], 1)
-        if self._short:
-            return _short_attention(q, k, v).transpose(0, 1).reshape(-1, self.dim)
-        out = F.scaled_dot_product_attention(q[None], k[None], v[None])
-        return out[0].transpose(0, 1).reshape(-1, self.dim)
+        return q, k, v
+
+    def _attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """(n, dim) from queries (heads, n, head), keys and values (heads, window, head)."""
+        attention = _short_attention if self._short else F.scaled_dot_product_attention
+        out: Tensor = attention(q, k, v)
+        return out.transpose(0, 1).reshape(-1, self.dim)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])
