@@ -73,8 +73,9 @@ def audio(spool: Spool, slices: Iterable[Slice]) -> Samples:
 async def hear(chunk: Chunk, spool: Spool, options: DecodeOptions, ear: Ear) -> ChunkResult:
     """What is said in a chunk, with the checks of live finals against where voice was heard. Raises ServingError."""
     piece = Piece(0, StreamConfig("", options))
-    for run in chunk.runs:
-        piece.append(await asyncio.to_thread(audio, spool, run.audio), run.start)
+    sounds = await asyncio.to_thread(lambda: [audio(spool, run.audio) for run in chunk.runs])
+    for run, samples in zip(chunk.runs, sounds, strict=True):
+        piece.append(samples, run.start)
     for start, end in chunk.speech:
         piece.voice(start, end)
     answers: list[Transcript] = []
@@ -117,9 +118,9 @@ def sentences(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
         yield tuple(group)
 
 
-async def heard_before(spool: Spool, name: str) -> ChunkResult | None:
-    """The result that is kept under a name, if there is one that can be read."""
-    data = await asyncio.to_thread(spool.load, name)
+def heard_before(spool: Spool, name: str) -> ChunkResult | None:
+    """The result that is kept under a name, if there is one that can be read. Blocks."""
+    data = spool.load(name)
     try:
         return wire.load(ChunkResult, data) if data is not None else None
     except ValueError:  # cut off by a full disk of somebody else's making: do it again

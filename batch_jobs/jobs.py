@@ -5,9 +5,11 @@ Everything here blocks (a queue's server, files): call it off an event loop.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
 from batch_jobs import wire
@@ -18,12 +20,13 @@ from batch_jobs.queue.queue import Queue
 from batch_jobs.queue.server import Server, connect
 from batch_jobs.queue.task import Dead, Kind, Task
 from batch_jobs.settings import BatchSettings
+from batch_jobs.split import SplitReport
 from batch_jobs.spool import Spool
-from batch_jobs.stages import SPLIT, STITCH, transcript_name
+from batch_jobs.stages import SPLIT, STITCH, dead_reason, transcript_name
 from batch_jobs.transcript import Chunk, Transcript
 from batch_jobs.worker import Worker
 from batch_jobs.writers.render import render
-from workers.errors import InputTooLarge
+from workers.errors import InputInvalid, InputTooLarge
 
 __all__ = ["Jobs", "Worker"]
 
@@ -31,6 +34,10 @@ _YOUNG = 3600.0
 """Seconds for which nothing is removed from a full spool: somebody is about to make a job of it."""
 _ROOM = 0.9
 """Share of the spool's limit from which on it is cleaned before a file is taken."""
+_PAGE = 1000
+"""Jobs read at once."""
+_LOOK = 30.0
+"""Seconds between two looks at how full the spool is: each goes through all of its files."""
 
 
 class Jobs:
@@ -40,6 +47,7 @@ class Jobs:
         self.settings, self.spool = settings, spool
         self.queue = Queue(server.redis, settings)
         self._server = server
+        self._looked = -math.inf
 
     @classmethod
     def open(cls, settings: BatchSettings) -> Jobs:
@@ -59,8 +67,10 @@ class Jobs:
 
     def keep(self, data: Iterable[bytes]) -> str:
         """Spool a file's bytes; the blob, for `create`. Raises InputTooLarge, SpoolFull, and what `data` raises."""
-        if self.spool.usage() > _ROOM * self.settings.spool_bytes:
-            self.clean(_YOUNG)
+        if time.monotonic() - self._looked > _LOOK:
+            self._looked = time.monotonic()
+            if self.spool.usage() > _ROOM * self.settings.spool_bytes:
+                self.clean(_YOUNG)
         return self.spool.put(self._limited(data))
 
     def create(self, source: str, name: str, options: JobOptions, owner: str = "") -> Job:
@@ -109,7 +119,7 @@ class Jobs:
         others = list(self._all())
         if all(other.source != job.source for other in others):
             self.spool.delete(job.source)
-            if all(other.state.ended and other.state is not State.PARTIAL for other in others):
+            if not any(self._unsettled(other) for other in others):
                 audio, heard = decoded
                 for blob in audio:
                     self.spool.delete(blob)
@@ -129,25 +139,42 @@ class Jobs:
         return len(gone)
 
     def clean(self, older_than: float) -> int:
-        """Remove files older than this (seconds) that no job needs; bytes. Kept: sources, transcripts, open audio."""
+        """Remove files older than this (seconds) that no job needs; bytes.
+
+        Kept are sources and transcripts, and of jobs that go on or can be tried again also audio and results.
+        """
         keep: set[str] = set()
         for job in self._all():
             keep |= {job.source, f"jobs/{job.id}"}
-            if not job.state.ended or job.state is State.PARTIAL:
+            if self._unsettled(job):
                 keep.update(*self._files_of(job))
         return self.spool.sweep(keep, older_than)
 
     def _all(self) -> Iterator[Job]:
-        before: str | None = None
-        while page := self.queue.jobs(limit=1000, before=before):
-            before = page[-1].id
+        """Every job, some of them twice when others are deleted meanwhile."""
+        page = self.queue.jobs(limit=_PAGE)
+        yield from page
+        while len(page) == _PAGE:
+            for last in reversed(page):
+                with suppress(InputInvalid):  # deleted: go on from the one before
+                    page = self.queue.jobs(limit=_PAGE, before=last.id)
+                    break
+            else:
+                return
             yield from page
+
+    def _unsettled(self, job: Job) -> bool:
+        """Whether it goes on, or `retry` would have something to do."""
+        return job.state is not State.DONE or bool(self.queue.dead(job.id, 1))
 
     def _files_of(self, job: Job) -> tuple[set[str], set[str]]:
         """The blobs of a job's decoded audio, and the names of what was heard in it."""
         chunks = [wire.load(Chunk, t.payload) for t in self.queue.tasks(job.id).values() if t.kind is Kind.CHUNK]
-        heard = {name for name in self.queue.results(job.id).values() if name.startswith("results/")}
-        return {one.blob for chunk in chunks for run in chunk.runs for one in run.audio}, heard
+        results = self.queue.results(job.id)
+        audio = {one.blob for chunk in chunks for run in chunk.runs for one in run.audio}
+        if (split := results.get(SPLIT, "")) and dead_reason(split) is None:
+            audio |= {part.blob for parts in wire.load(SplitReport, split).parts for part in parts}
+        return audio, {name for name in results.values() if name.startswith("results/")}
 
     def transcript(self, id: str) -> Transcript:
         """Raises NoSuchJob, NotReady."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from batch_jobs import account as accounts
 from batch_jobs import wire
@@ -16,17 +19,18 @@ from batch_jobs.hear import Ear, audio, hear, heard_before, result_name
 from batch_jobs.inspect.inspection import inspect
 from batch_jobs.job import Job, JobOptions, State
 from batch_jobs.queue.queue import Queue
-from batch_jobs.queue.task import Kind, Lease, Task
+from batch_jobs.queue.task import MAX_PAYLOAD, Kind, Lease, Task
 from batch_jobs.repair.plan import RepairTask, apply, plan
 from batch_jobs.repair.repairing import repair
 from batch_jobs.settings import BatchSettings
 from batch_jobs.split import Progress, SplitReport, split
-from batch_jobs.spool import Spool
+from batch_jobs.spool import BlobMissing, Spool
 from batch_jobs.stitch import dead, stitch
 from batch_jobs.transcript import Chunk, ChunkResult, Hole, Repair, Segment, Suspicion, Transcript
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
 from speech.engine import Engine
 from workers.clock import monotonic
+from workers.errors import InputInvalid
 
 SPLIT, STITCH, WRITE = "split", "stitch", "write"
 """Ids of the tasks that a job has one of."""
@@ -34,6 +38,7 @@ _AT_ONCE = 16
 """Chunks that are queued in one go."""
 _TOLD = 1.0
 """Seconds between two reports of a split's progress."""
+_log = logging.getLogger(__name__)
 
 
 def transcript_name(job: str) -> str:
@@ -69,7 +74,7 @@ class Stages:
         await stage(lease, job)
 
     async def _split(self, lease: Lease, job: Job) -> None:
-        self._engine.resolve(job.options.model)  # refused now rather than once for each chunk
+        self._check(job.options)
         told, waiting, report, last = 0.0, list[Chunk](), None, None
         pieces = split(job.source, job.options, self._spool, self._engine.vad, monotonic, self._settings)
         async with aclosing(pieces):
@@ -85,31 +90,42 @@ class Stages:
                         report = found
                 # The first chunks go at once: workers wait for them.
                 if waiting and (report is not None or len(waiting) >= _AT_ONCE or isinstance(found, Progress)):
-                    await self._fan_out(lease, waiting)
+                    if not await self._fan_out(lease, waiting):
+                        return
                     waiting = []
                 last = found if isinstance(found, Progress) else last
         assert report is not None and last is not None
         fields = {**_progress(last), "split": True, "decoded": report.decoded}
         increments = {"timings.decode": last.work}
-        await asyncio.to_thread(self._queue.commit, lease, wire.dump(report), fields=fields, increments=increments)
+        text = await asyncio.to_thread(wire.dump, report)
+        await asyncio.to_thread(self._queue.commit, lease, text, fields=fields, increments=increments)
 
-    async def _fan_out(self, lease: Lease, chunks: Sequence[Chunk]) -> None:
-        for first in range(0, len(chunks), _AT_ONCE):
-            some = chunks[first : first + _AT_ONCE]
-            tasks = [Task(lease.task.job, chunk.id, Kind.CHUNK, wire.dump(chunk)) for chunk in some]
-            await asyncio.to_thread(self._queue.fan_out, lease, tasks, chunks=len(tasks))
+    def _check(self, options: JobOptions) -> None:
+        """Refuse at once what each chunk would fail of. Raises InputInvalid."""
+        name = self._engine.resolve(options.model)
+        if options.repair_model is not None:
+            self._engine.resolve(options.repair_model)
+        languages = next(model.languages for model in self._engine.models() if model.name == name)
+        if options.language is not None and options.language not in languages:
+            known = ", ".join(languages)
+            raise InputInvalid(f"{name} does not speak {options.language!r}; it knows: {known}", param="language")
+
+    async def _fan_out(self, lease: Lease, chunks: Sequence[Chunk]) -> bool:
+        """False when the lease was lost."""
+        tasks = [Task(lease.task.job, chunk.id, Kind.CHUNK, wire.dump(chunk)) for chunk in chunks]
+        return await asyncio.to_thread(self._queue.fan_out, lease, tasks, chunks=len(tasks))
 
     async def _chunk(self, lease: Lease, job: Job) -> None:
         chunk = wire.load(Chunk, lease.task.payload)
         options, model = _decode_options(job.options), self._engine.resolve(job.options.model)
         name = result_name(chunk, options, model)
-        result, seconds = await heard_before(self._spool, name), 0.0
+        ear = Ear(self._engine.asr(model), monotonic)
+        result = await asyncio.to_thread(heard_before, self._spool, name)
         if result is None:
-            ear = Ear(self._engine.asr(model), monotonic)
             result = await hear(chunk, self._spool, options, ear)
-            seconds = ear.seconds
-            await asyncio.to_thread(self._spool.save, name, wire.dump(result).encode())
-        increments = {"chunks_done": 1, "covered": chunk.length / SAMPLE_RATE, "timings.asr": seconds}
+        # An old one as well: so it is young enough for no cleaning to take it before the job counts it as its own.
+        await asyncio.to_thread(self._spool.save, name, wire.dump(result).encode())
+        increments = {"chunks_done": 1, "covered": chunk.length / SAMPLE_RATE, "timings.asr": ear.seconds}
         await asyncio.to_thread(self._queue.commit, lease, name, increments=increments)
 
     async def _stitch(self, lease: Lease, job: Job) -> None:
@@ -123,17 +139,17 @@ class Stages:
         heard: dict[str, ChunkResult] = {}
         lost: dict[str, str] = {}
         for chunk in chunks:
-            reason = _dead(results[chunk.id])
-            data = None if reason else self._spool.load(results[chunk.id])
-            if data is None:
-                lost[chunk.id] = reason or "its result is gone from the spool; retry the job"
+            reason = dead_reason(results[chunk.id])
+            found = None if reason else heard_before(self._spool, results[chunk.id])
+            if found is None:
+                lost[chunk.id] = reason or "its result was deleted from the spool; transcribe the file again"
             else:
-                heard[chunk.id] = wire.load(ChunkResult, data)
+                heard[chunk.id] = found
         segments = stitch(chunks, heard)
-        suspicions = tuple(inspect(segments, _voice(report), self._sound(report)))
+        suspicions = tuple(inspect(segments, _voice(report), self._evidence(report)))
         draft = Draft(segments, suspicions, dead(chunks, lost), _language(heard.values(), job.options))
         wanted = plan(suspicions, segments, _voice(report), report.decoded) if job.options.repair else []
-        repairs = [Task(job.id, f"r{n:05d}", Kind.REPAIR, wire.dump(one)) for n, one in enumerate(wanted)]
+        repairs = [self._repair_task(job.id, f"r{n:05d}", one) for n, one in enumerate(wanted)]
         self._spool.save(_draft_name(job.id), wire.dump(draft).encode())
         self._queue.commit(
             lease,
@@ -144,11 +160,24 @@ class Stages:
             increments={"timings.stitch": time.perf_counter() - began},
         )
 
+    def _repair_task(self, job: str, id: str, wanted: RepairTask) -> Task:
+        """What stands in a span may be long; then it goes by reference."""
+        payload = wire.dump(wanted)
+        if len(payload.encode()) > MAX_PAYLOAD:
+            self._spool.save(f"jobs/{job}/{id}", payload.encode())
+            payload = ""
+        return Task(job, id, Kind.REPAIR, payload)
+
+    def _repair_input(self, task: Task) -> tuple[RepairTask, Samples]:
+        payload: str | bytes | None = task.payload or self._spool.load(f"jobs/{task.job}/{task.id}")
+        report = self._queue.result(task.job, SPLIT)
+        if payload is None or report is None:
+            raise OSError("what was to be repaired was deleted")
+        wanted = wire.load(RepairTask, payload)
+        return wanted, self._samples(wire.load(SplitReport, report), wanted.channel, wanted.start, wanted.end)
+
     async def _repair(self, lease: Lease, job: Job) -> None:
-        wanted = wire.load(RepairTask, lease.task.payload)
-        results = await asyncio.to_thread(self._queue.results, job.id)
-        sound = self._sound(wire.load(SplitReport, results[SPLIT]))
-        samples = await asyncio.to_thread(sound, wanted.channel, wanted.start, wanted.end)
+        wanted, samples = await asyncio.to_thread(self._repair_input, lease.task)
         ear = Ear(self._engine.asr(job.options.model), monotonic)
         other = Ear(self._engine.asr(job.options.repair_model), monotonic) if job.options.repair_model else None
         found = await repair(
@@ -172,13 +201,13 @@ class Stages:
         repairs = tuple(
             wire.load(Repair, results[id])
             for id, task in sorted(self._queue.tasks(job.id).items())
-            if task.kind is Kind.REPAIR and id in results and not _dead(results[id])
+            if task.kind is Kind.REPAIR and id in results and not dead_reason(results[id])
         )
         kept = [one for one in repairs if one.kept]
         segments, suspicions = draft.segments, draft.suspicions
         if kept:
             segments = apply(segments, [(one.start, one.end, one.channel, one.after) for one in kept])
-            suspicions = tuple(inspect(segments, _voice(report), self._sound(report)))
+            suspicions = tuple(inspect(segments, _voice(report), self._evidence(report)))
         told = accounts.account(report, segments, draft.holes)
         transcript = Transcript(
             segments=segments,
@@ -202,10 +231,19 @@ class Stages:
             increments={"timings.write": time.perf_counter() - began},
         )
 
-    def _sound(self, report: SplitReport) -> Any:
+    def _samples(self, report: SplitReport, channel: int, start: float, end: float) -> Samples:
+        """Raises BlobMissing."""
+        return audio(self._spool, report.audio(channel, round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)))
+
+    def _evidence(self, report: SplitReport) -> Callable[[int, float, float], Samples]:
+        """Audio for an inspection, which does without where there is none: the words were heard before it was lost."""
+
         def samples(channel: int, start: float, end: float) -> Samples:
-            first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
-            return audio(self._spool, report.audio(channel, first, last))
+            try:
+                return self._samples(report, channel, start, end)
+            except BlobMissing as error:
+                _log.warning("inspected without its sound: %s", error)
+                return np.zeros(0, np.float32)
 
         return samples
 
@@ -252,7 +290,7 @@ def _draft_name(job: str) -> str:
     return f"jobs/{job}/draft"
 
 
-def _dead(result: str) -> str | None:
+def dead_reason(result: str) -> str | None:
     """The reason, of a task that was given up."""
     if not result.startswith('{"dead"'):
         return None

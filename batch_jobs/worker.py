@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
+from batch_jobs.job import Job
 from batch_jobs.queue.task import Kind, Lease
 from batch_jobs.stages import Stages
-from workers.errors import Draining, InputInvalid, InputTooLarge, ServingError
+from workers.errors import Draining, InputInvalid, InputTooLarge, Overloaded, ServingError
 
 if TYPE_CHECKING:
     from batch_jobs.jobs import Jobs
     from speech.engine import Engine
 
 _BLOCK = 1.0
-"""Seconds to wait for a task before looking whether to stop."""
+"""Seconds to wait for a task before looking again whether a file may be begun."""
 _WATCH = 0.2
 """Seconds after which a lost lease is noticed."""
+_PAUSE = 1.0
+"""Seconds after which a device that takes no work is tried again."""
 _SPLITS = 2
 """Files decoded and cut at once by a worker; more only delay each other."""
 _log = logging.getLogger(__name__)
@@ -29,73 +36,96 @@ class Worker:
     """Up to `concurrency` tasks at once: chunks share the steps of the device, so it should be 8 and more."""
 
     def __init__(self, jobs: Jobs, engine: Engine, concurrency: int) -> None:
-        self._queue = jobs.queue
+        self._queue, self._engine = jobs.queue, engine
         self._stages = Stages(jobs.queue, jobs.spool, engine, jobs.settings)
         self._concurrency = concurrency
-        self._splits = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop`; what is in hand then goes back to the queue at once."""
-        running: set[asyncio.Task[None]] = set()
+        """Work until `stop`; what is in hand then goes back to the queue at once. Raises what `Queue.take` raises."""
+        running: dict[asyncio.Task[None], Lease] = {}
+        taking: asyncio.Future[Lease | None] | None = None
+        leaving = threading.Event()
+        # Who waits for work takes no thread from those that do it.
+        taker = ThreadPoolExecutor(1, "batch-take")
         stopping = asyncio.create_task(stop.wait())
-        taking: asyncio.Task[Lease | None] | None = None
         try:
             while not stop.is_set():
-                if taking is None and len(running) < self._concurrency:
-                    taking = asyncio.create_task(
-                        asyncio.to_thread(self._queue.take, _BLOCK, begin=self._splits < _SPLITS)
-                    )
-                waiting = {stopping, *running, *([taking] if taking else [])}
-                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                if taking in done:
-                    lease, taking = taking.result() if taking else None, None
-                    if lease is not None:
-                        self._splits += lease.task.kind is Kind.SPLIT
-                        running.add(asyncio.create_task(self._work(lease)))
-                running -= done
+                # Else a worker whose device is down would take all there is, and fail it.
+                ready = self._engine.status().ready
+                if ready and taking is None and len(running) < self._concurrency:
+                    begin = sum(lease.task.kind is Kind.SPLIT for lease in running.values()) < _SPLITS
+                    take = partial(self._queue.take, _BLOCK, begin=begin, stop=leaving)
+                    taking = asyncio.get_running_loop().run_in_executor(taker, take)
+                waiting: set[asyncio.Future[Any]] = {stopping, *running}
+                if taking is not None:
+                    waiting.add(taking)
+                pause = None if ready else _PAUSE
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=pause)
+                for task in running.keys() & done:
+                    del running[task]
+                if taking is not None and taking in done:
+                    taken, taking = taking, None
+                    if (lease := taken.result()) is not None:
+                        running[asyncio.create_task(self._work(lease))] = lease
         finally:
+            leaving.set()
             stopping.cancel()
             for task in running:
                 task.cancel()
+            await asyncio.to_thread(self._queue.wake)
             await asyncio.gather(*running, return_exceptions=True)
-            if taking is not None and (lease := await taking) is not None:
-                await asyncio.to_thread(self._queue.give_back, lease)
+            left = list(running.values())  # one that was cancelled before its first step gave nothing back
+            if taking is not None and (lease := await asyncio.shield(taking)) is not None:
+                left.append(lease)
+            await asyncio.shield(asyncio.to_thread(self._give_back, *left))
+            taker.shutdown(wait=False)
 
     async def _work(self, lease: Lease) -> None:
         """One task to its end, whatever that is; gives it back when cancelled."""
-        task = lease.task
         try:
-            job = await asyncio.to_thread(self._queue.job, task.job)
-            if job is None or lease.lost:
-                return
-            stage = asyncio.create_task(self._stages.run(lease, job))
-            try:
-                while not stage.done() and not lease.lost:
-                    await asyncio.wait({stage}, timeout=_WATCH)
-            finally:
-                if not stage.done():
-                    stage.cancel()
-                    await asyncio.wait({stage})
-            if not stage.cancelled():
-                stage.result()
+            job = await asyncio.to_thread(self._queue.job, lease.task.job)
+            if job is not None and not lease.lost:
+                await self._run(lease, job)
         except Exception as error:
             await self._failed(lease, error)
         finally:
-            self._splits -= task.kind is Kind.SPLIT
-            await asyncio.shield(asyncio.to_thread(self._queue.give_back, lease))
+            await asyncio.shield(asyncio.to_thread(self._give_back, lease))
+
+    async def _run(self, lease: Lease, job: Job) -> None:
+        """The task's stage, until it ends or the lease is lost."""
+        stage = asyncio.create_task(self._stages.run(lease, job))
+        try:
+            while not stage.done() and not lease.lost:
+                await asyncio.wait({stage}, timeout=_WATCH)
+        finally:
+            if not stage.done():
+                stage.cancel()
+                await asyncio.wait({stage})
+        if not stage.cancelled():
+            stage.result()
 
     async def _failed(self, lease: Lease, error: Exception) -> None:
         task = lease.task
         if isinstance(error, RedisError):
-            _log.error("task %s of job %s: the queue is away, the lease runs out: %s", task.id, task.job, error)
+            _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, error)
             return
-        if isinstance(error, Draining):
-            return  # given back: this device takes nothing any more, others may
+        if isinstance(error, Draining | Overloaded):
+            # Nothing is wrong with the task: it is given back, after a pause in which others may take it.
+            await asyncio.sleep(_PAUSE)
+            return
         foreseen = isinstance(error, ServingError | OSError)
         _log.warning("task %s of job %s: %s", task.id, task.job, error, exc_info=None if foreseen else error)
         reason = error.message if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
-        final = isinstance(error, InputInvalid | InputTooLarge)
+        # A model that this worker has not loaded another may have.
+        final = isinstance(error, InputTooLarge) or (isinstance(error, InputInvalid) and error.param != "model")
         try:
             await asyncio.to_thread(self._queue.fail, lease, reason, again=not final)
         except RedisError as away:
             _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, away)
+
+    def _give_back(self, *leases: Lease) -> None:
+        """Leave to others what has not ended. While the queue is away the leases run out by themselves."""
+        with suppress(RedisError):
+            for lease in leases:
+                if not lease.over:
+                    self._queue.give_back(lease)

@@ -57,7 +57,7 @@ class Piece:
         return self._positions[run] + offset - self._offsets[run]
 
     def spans(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Where samples [first, last) of the piece lie on the stream clock: in one stretch, or on both sides of gaps."""
+        """Where samples [first, last) lie on the stream clock: in one stretch, or one on each side of a gap."""
         seams = [offset for offset in self._offsets if first < offset < last]
         edges = [first, *seams, max(last, first)]
         return [(at := self.position(start), at + end - start) for start, end in pairwise(edges)]

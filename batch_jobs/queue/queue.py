@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -116,8 +117,9 @@ class Queue(Records):
 
     # Tasks
 
-    def take(self, block: float, *, begin: bool = True) -> Lease | None:
+    def take(self, block: float, *, begin: bool = True, stop: threading.Event | None = None) -> Lease | None:
         """The next task, or None when there was none for `block` seconds. `begin`: a job's first task may be it.
+        Ends early when `stop` is set, at once with `wake` and else within half a second.
 
         Tasks of dead workers first, then high before normal before low; so that nothing starves, of every eight tasks
         two are looked for in normal first and one in low. In each, jobs that have begun go before those that have not,
@@ -126,7 +128,7 @@ class Queue(Records):
         trying.
         """
         deadline = time.monotonic() + block
-        while not self._closed:
+        while not self._closed and not (stop is not None and stop.is_set()):
             pause, bell = _POLL, "0-0"
             try:
                 found = self._try_take(begin)
@@ -148,6 +150,13 @@ class Queue(Records):
                     return None
                 time.sleep(min(_POLL * random.uniform(0.5, 1.0), max(0.0, deadline - time.monotonic())))
         return None
+
+    def wake(self) -> None:
+        """Have all who wait in `take` look around, whether there is work or they are to stop."""
+        try:
+            self._taking.xadd(f"{PREFIX}bell", {"work": "0"}, maxlen=1, approximate=False)
+        except RedisError as error:
+            _log.info("The queue's server is away, so nobody is waiting there: %s", error)
 
     def fan_out(self, lease: Lease, tasks: Sequence[Task], **increments: float) -> bool:
         """Add tasks to the running stage from a task of it. A task that exists already stays as it is.
@@ -210,7 +219,7 @@ class Queue(Records):
             for lease in self._renewal.held():
                 self.give_back(lease)
             self._run("tidy", self._consumer)
-            self._redis.xadd(f"{PREFIX}bell", {"work": "0"}, maxlen=1, approximate=False)
+            self.wake()
         except RedisError as error:
             _log.warning("The queue's server was gone when this worker left; its tasks go to others later: %s", error)
         self._renewal.close()

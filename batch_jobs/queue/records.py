@@ -65,6 +65,11 @@ class Records:
         stored: dict[str, str] = self._redis.hgetall(f"{PREFIX}results_of:{id}")
         return stored
 
+    def result(self, id: str, task: str) -> str | None:
+        """The result of one task, as in `results`."""
+        stored: str | None = self._redis.hget(f"{PREFIX}results_of:{id}", task)
+        return stored
+
     def dead(self, id: str | None = None, limit: int = 100) -> list[Dead]:
         """The dead letters of a job, or of all; the newest first."""
         stream = f"{PREFIX}dead"
