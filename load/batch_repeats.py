@@ -23,24 +23,39 @@ _LONGEST = 28.0
 _TESTS = Path(__file__).parent.parent / "tests" / "data"
 
 
-def repeated() -> list[Case]:
+def repeated(seed: int = 0) -> list[Case]:
     """The cases, decoded by the engine as the batch lane does: cut at silences, with its fallback."""
-    made = ((sound, kept("engine", sound, partial(decoded, sound))) for sound in _sounds())
+    made = ((sound, kept("engine", sound, partial(decoded, sound))) for sound in _sounds(seed))
     return [Case(sound, segments, n % 2 == 1) for n, (sound, segments) in enumerate(made)]
 
 
-def _sounds() -> Iterator[Sound]:
+def ordinary(seed: int = 0) -> list[Case]:
+    """Recordings in a row, as they come: a minute each, half of it held out."""
+    out: list[Case] = []
+    for model in MODELS:
+        found = list(corpora.prompts("en", shortest=2.0, longest=9.0))
+        random.Random(5 + seed).shuffle(found)
+        for n in range(8):
+            chosen = found[12 * n : 12 * n + 12]
+            pause = 0.35 + 0.1 * (n % 4)
+            joined = sounds.joined([sounds.recording(clip.path) for clip in chosen], pause)
+            sound = Sound(f"speech {n}", "ordinary", model, joined, " ".join(clip.text for clip in chosen))
+            out.append(Case(sound, kept("engine", sound, partial(decoded, sound)), n % 2 == 1))
+    return out
+
+
+def _sounds(seed: int) -> Iterator[Sound]:
     jfk = sounds.recording(_TESTS / "jfk.flac")
     said = (
         "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country."
     )
     for model in MODELS:
         yield Sound("jfk × 6", "speech", model, sounds.joined([jfk] * 6, 0.3), " ".join([said] * 6))
-        yield from _digits(model)
-        yield from _sentences(model)
+        yield from _digits(model, seed)
+        yield from _sentences(model, seed)
 
 
-def _digits(model: str) -> Iterator[Sound]:
+def _digits(model: str, seed: int) -> Iterator[Sound]:
     """Counted once, counted three times, and one digit three to eight times, each time said a little differently."""
     folder = next(corpora.fetch("en").rglob("en_US_f_Allison")) / "digits"
     digit = {n: sounds.recording(folder / f"{n}.wav") for n in range(1, 10)}
@@ -49,16 +64,16 @@ def _digits(model: str) -> Iterator[Sound]:
         row = [n for _ in range(times) for n in range(1, last + 1)]
         truth = " ".join(map(str, row))
         yield Sound(f"1 to {last} × {times}", "digits", model, sounds.joined([digit[n] for n in row], 0.3), truth)
-    for n, times in ((1, 3), (8, 5), (5, 8), (7, 4), (9, 6)):
+    for n, times in (((1, 3), (8, 5), (5, 8), (7, 4), (9, 6)), ((2, 7), (3, 4), (4, 6), (6, 3), (1, 8)))[seed > 0]:
         chance = random.Random(f"{n} {times}")
         parts = [varied(digit[n], chance) for _ in range(times)]
         yield Sound(f"{n}, {times} times", "one word", model, sounds.joined(parts, 0.2 + 0.05 * n),
                     " ".join([str(n)] * times))  # fmt: skip
 
 
-def _sentences(model: str) -> Iterator[Sound]:
-    for n, (samples, text) in enumerate(clips(model, 10)):
-        times, chance = 2 + n % 5, random.Random(n)
+def _sentences(model: str, seed: int) -> Iterator[Sound]:
+    for n, (samples, text) in enumerate(clips(model, 10, seed=seed)):
+        times, chance = 2 + n % 5, random.Random(n + 100 * seed)
         parts = [varied(samples, chance) if n % 2 else samples for _ in range(times)]
         how = "varied" if n % 2 else "alike"
         yield Sound(f"{text[:24]} × {times}, {how}", "sentences", model, sounds.joined(parts, 0.4 + 0.1 * (n % 4)),

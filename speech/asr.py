@@ -31,8 +31,6 @@ class DecodeOptions:
     """Let the model place segment times among the tokens (files); live utterances are single segments."""
     temperatures: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     task: str = "transcribe"
-    no_repeat: int = 0
-    """Finals: no row of so many tokens may come twice. 0 leaves the model free; a repair's guard against loops."""
 
 
 class Utterance:

@@ -31,7 +31,6 @@ class Way:
     pieces: float | None = None
     timestamps: bool = False
     temperature: float = 0.0
-    no_repeat: int = 0
     other: bool = False
 
 
@@ -41,20 +40,22 @@ _OTHER_WHOLE = Way("another model, the whole span", close=False, other=True)
 _WHOLE = Way("the whole span, with timestamps", close=False, timestamps=True)
 _SHORT = Way("in pieces of 6 s", pieces=6.0)
 _SHORTER = Way("in pieces of 4 s", pieces=4.0)
-_GUARDED = Way("no four tokens twice", no_repeat=4)
 _WARM = Way("cut close, at temperature 0.4", temperature=0.4)
 
 
 def ways(*, looped: bool, other: bool) -> list[Way]:
     """In the order in which they are tried: what costs least and helps most first. What does not fit into the number
     of decodes is left out, and what comes behind it still tried."""
-    order = [_CLOSE, _SHORT, _SHORTER, _WHOLE, _GUARDED, _WARM] if looped else [_CLOSE, _WHOLE, _SHORT, _WARM]
+    order = [_CLOSE, _SHORT, _SHORTER, _WHOLE, _WARM] if looped else [_CLOSE, _WHOLE, _SHORT, _WARM]
     return [order[0], _OTHER, _OTHER_WHOLE, *order[1:]] if other else order
 
 
 def pieces(way: Way, span: Span, voice: Voice, samples: Samples) -> list[tuple[float, Samples]]:
-    """(where its first sample lies on the file's clock, samples) of each decode. `samples` are those of `span`."""
+    """(where its first sample lies on the file's clock, samples) of each decode. `samples` are those of `span`; without
+    any there is nothing to decode."""
     start = span[0]
+    if not len(samples):
+        return []
     if not way.close:
         return [(start, samples)]
     cuts = _close(span, voice)

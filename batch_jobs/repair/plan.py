@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -66,7 +67,7 @@ def plan(
             continue
         left -= decodes * min(end - start, heard + 1.0)
         said = [s for s in segments if s.channel == channel]
-        before = tuple(part for s in said if (part := cut(s, start, end)) is not None)
+        before = tuple(part for s in said if _touches(s, start, end) and (part := cut(s, start, end)) is not None)
         language = _language(said, start, end)
         speech_in = tuple(voice.within(start, end))
         out.append(RepairTask(start, end, channel, reasons, before, speech_in, decodes, language))
@@ -93,15 +94,18 @@ def apply(
     for start, end, channel, new in repairs:
         rest: list[Segment] = []
         for segment in out:
-            words = words_of(segment)
-            inside = [start <= (word.start + word.end) / 2 < end for word in words]
-            if segment.channel != channel or not any(inside):
+            if segment.channel != channel or not _touches(segment, start, end) or cut(segment, start, end) is None:
                 rest.append(segment)
                 continue
             parts = (cut(segment, float("-inf"), start), cut(segment, end, float("inf")))
             rest += [part for part in parts if part is not None]
         out = [*rest, *new]
     return tuple(sorted(out, key=lambda s: (s.start, s.channel, s.end)))
+
+
+def _touches(segment: Segment, start: float, end: float) -> bool:
+    words = segment.words or (segment,)
+    return words[0].start < end and words[-1].end >= start
 
 
 # Spans
@@ -122,7 +126,7 @@ def _spans(
             grown.append((start, end, [s]))
     out: list[tuple[Span, tuple[Suspicion, ...]]] = []
     for start, end, why in grown:
-        looped = any(s.rule in LOOPED for s in why)
+        looped = any(s.rule in LOOPED for s in why) and voice.seconds(start, end) > 0.0
         for a, b in divided(start, end, words, voice, limits.LOOP_SPAN if looped else limits.SPAN):
             touching = tuple(s for s in why if s.start < b and s.end > a) or tuple(why)
             if b - a >= _LEAST:
@@ -147,8 +151,8 @@ def _edge(at: float, words: Sequence[Word], voice: Voice, seconds: float, *, bac
         return 0.0
     if high >= seconds and not back:
         return seconds
-    gaps = [(y.start + x.end) / 2 for x, y in pairwise(words) if y.start - x.end > 0.02]
-    near = [gap for gap in gaps if low <= gap <= high]
+    near = [(y.start + x.end) / 2 for x, y in pairwise(_near(words, low, high)) if y.start - x.end > 0.02]
+    near = [gap for gap in near if low <= gap <= high]
     if near:
         return near[-1] if back else near[0]
     return at
@@ -157,19 +161,24 @@ def _edge(at: float, words: Sequence[Word], voice: Voice, seconds: float, *, bac
 def divided(start: float, end: float, words: Sequence[Word], voice: Voice, most: float) -> list[Span]:
     """The span in parts of at most `most` seconds, cut in the longest silence of the second half of each.
 
-    Without a silence, between the two words that are furthest apart. Silence costs nothing to decode, so that only a
-    span with voice is divided.
+    Without a silence, between the two words that are furthest apart.
     """
     out: list[Span] = []
-    while end - start > most and voice.seconds(start, end) > 0.0:
-        low, high = start + most / 2, start + most
-        gaps = [(x.end, y.start) for x, y in pairwise(words) if low < x.end < y.start < high]
+    while end - start > most:
+        low, high = start + most / 2, min(start + most, end - most / 4)
+        gaps = [(x.end, y.start) for x, y in pairwise(_near(words, low, high)) if low < x.end < y.start < high]
         places = [s for s in voice.silences(low, high, 0.0) if s[1] > s[0]] or gaps or [(high, high)]
         a, b = max(places, key=lambda s: s[1] - s[0])
         at = (a + b) / 2
         out.append((start, at))
         start = at
     return [*out, (start, end)]
+
+
+def _near(words: Sequence[Word], low: float, high: float) -> Sequence[Word]:
+    """The words of [low, high] and some beside them, of words in order."""
+    first, last = (bisect_left(words, at, key=lambda word: word.start) for at in (low, high))
+    return words[max(first - 2, 0) : last + 2]
 
 
 def _severity(span: tuple[float, float, int, tuple[Suspicion, ...]]) -> tuple[int, float, int]:

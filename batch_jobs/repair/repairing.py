@@ -56,7 +56,7 @@ async def repair(
 
     for way in _ways(task, voice, other is not None):
         cuts = pieces(way, span, voice, samples)
-        if decodes + len(cuts) > task.decodes:
+        if not cuts or decodes + len(cuts) > task.decodes:
             continue
         ask = other if way.other and other is not None else decode
         chosen = _options(way, task, options)
@@ -103,7 +103,6 @@ def _options(way: Way, task: RepairTask, options: DecodeOptions) -> DecodeOption
         prompt="",
         timestamps=way.timestamps,
         temperatures=(way.temperature,),
-        no_repeat=way.no_repeat,
     )
 
 

@@ -204,7 +204,6 @@ class WhisperBackend:
                 sot=sot,
                 temperature=options.temperatures[0],
                 seed=len(job.samples),
-                no_repeat=options.no_repeat,
             )
         known = job.cache.hypothesis if job.cache is not None else ()
         stable = request.stable

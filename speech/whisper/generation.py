@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from speech.whisper.decoder import CONTEXT, Feed, Sequence
-from speech.whisper.rules import Rules, looping, repeats
+from speech.whisper.rules import Rules, looping
 
 _LOOK_BACK, _LOOK_AHEAD = 4, 8
 """How far around the expected place a draft is searched for the newest token."""
@@ -37,7 +37,6 @@ class Generation:
         sot: int | None = None,
         temperature: float = 0.0,
         seed: int = 0,
-        no_repeat: int = 0,
     ) -> None:
         self.sequence, self.rules, self.timestamps = sequence, rules, timestamps
         self.prefix = [*prompt, *forced]
@@ -49,8 +48,7 @@ class Generation:
         self.no_speech = 0.0
         self.ended = self.looped = False
         self._sot = sot
-        self._no_repeat = no_repeat
-        self._source = [] if timestamps or temperature or no_repeat else list(draft)
+        self._source = [] if timestamps or temperature else list(draft)
         self._draft = self._source[: self.cap]
         self._place = 0
         self._temperature = temperature
@@ -82,9 +80,6 @@ class Generation:
             self._sot = None
             logits = logits[1:]
         draft, self._draft = self._draft, []
-        if self._no_repeat and (said := repeats([t for t in self.tokens if t < self.rules.eot], self._no_repeat)):
-            logits = logits.clone()
-            logits[0, said] = -torch.inf
         if self.timestamps:
             scores = self.rules.apply_timestamps(logits, self.tokens)
         else:

@@ -105,14 +105,6 @@ def looping(tokens: list[int]) -> bool:
     return False
 
 
-def repeats(tokens: list[int], size: int) -> list[int]:
-    """Tokens that, as the next one, would end a row of `size` tokens that was there before."""
-    last = tokens[len(tokens) - size + 1 :]
-    if len(tokens) < size:
-        return []
-    return [tokens[n + size - 1] for n in range(len(tokens) - size + 1) if tokens[n : n + size - 1] == last]
-
-
 def compression_ratio(text: str) -> float:
     """Bytes of the text over its size under zlib: repetitive text compresses well."""
     raw = text.encode()

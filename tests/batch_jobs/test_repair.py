@@ -245,3 +245,12 @@ def test_a_missed_sentence_is_heard_in_the_second_try() -> None:
     assert made.kept and made.before == ()
     assert "circuits are busy now" in after.lower()
     assert after.startswith(SENTENCE)
+
+
+def test_a_first_temperature_is_sampled_at_and_gives_the_same_every_time() -> None:
+    samples = joined(recording("austen-0880.wav"))
+    cold, warm, again = run(
+        *(FinalRequest(samples, DecodeOptions("en", temperatures=(value,))) for value in (0.0, 1.0, 1.0))
+    )
+    assert (warm.temperature, warm.token_ids) == (1.0, again.token_ids)
+    assert warm.token_ids != cold.token_ids

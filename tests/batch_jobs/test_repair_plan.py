@@ -108,3 +108,11 @@ def test_the_new_text_takes_the_place_of_the_words_of_the_span() -> None:
 def test_a_task_goes_through_json_unchanged() -> None:
     (task,) = plan([doubt(1.0, 2.0)], [said("a a a a", 0.8)], {0: [(0.5, 3.0)]}, 60.0)
     assert wire.load(RepairTask, wire.dump(task)) == task
+
+
+def test_a_long_invention_in_silence_is_divided_too_and_nothing_of_it_is_left() -> None:
+    segments = [said("thank you " * 40, 100.0 * n, each=0.5) for n in range(3)]
+    tasks = plan([doubt(s.start, s.end, "no voice") for s in segments], segments, {}, 400.0)
+    assert all(limits.SPAN / 4 <= task.end - task.start <= limits.SPAN + 0.02 for task in tasks)
+    assert apply(segments, [(task.start, task.end, 0, ()) for task in tasks]) == ()
+    assert all(len(wire.dump(task)) < 65_536 for task in tasks)
