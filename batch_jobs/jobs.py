@@ -98,7 +98,7 @@ class Jobs:
         return self.queue.changes(timeout=timeout)
 
     def cancel(self, id: str) -> bool:
-        """End a job. False when it has ended before. Raises NoSuchJob."""
+        """End a job. False when it has ended otherwise. Raises NoSuchJob."""
         self.get(id)
         return self.queue.cancel(id)
 

@@ -146,9 +146,11 @@ class Stages:
             else:
                 heard[chunk.id] = found
         segments = stitch(chunks, heard)
-        suspicions = tuple(inspect(segments, _voice(report), self._evidence(report)))
-        draft = Draft(segments, suspicions, dead(chunks, lost), _language(heard.values(), job.options))
-        wanted = plan(suspicions, segments, _voice(report), report.decoded) if job.options.repair else []
+        holes = dead(chunks, lost)
+        voice = _voice(report, holes)
+        suspicions = tuple(inspect(segments, voice, self._evidence(report)))
+        draft = Draft(segments, suspicions, holes, _language(heard.values(), job.options))
+        wanted = plan(suspicions, segments, voice, report.decoded) if job.options.repair else []
         repairs = [self._repair_task(job.id, f"r{n:05d}", one) for n, one in enumerate(wanted)]
         self._spool.save(_draft_name(job.id), wire.dump(draft).encode())
         self._queue.commit(
@@ -207,7 +209,7 @@ class Stages:
         segments, suspicions = draft.segments, draft.suspicions
         if kept:
             segments = apply(segments, [(one.start, one.end, one.channel, one.after) for one in kept])
-            suspicions = tuple(inspect(segments, _voice(report), self._evidence(report)))
+            suspicions = tuple(inspect(segments, _voice(report, draft.holes), self._evidence(report)))
         told = accounts.account(report, segments, draft.holes)
         transcript = Transcript(
             segments=segments,
@@ -262,9 +264,13 @@ def _decode_options(options: JobOptions) -> DecodeOptions:
     return DecodeOptions(language=options.language, prompt=options.prompt, keywords=options.keywords)
 
 
-def _voice(report: SplitReport) -> dict[int, list[tuple[float, float]]]:
+def _voice(report: SplitReport, holes: Sequence[Hole]) -> dict[int, list[tuple[float, float]]]:
+    """Where words are to be expected. Not in a hole: what killed its chunk would kill a repair as well."""
     return {
-        channel: [(start / SAMPLE_RATE, end / SAMPLE_RATE) for start, end in spans]
+        channel: accounts.without(
+            [(start / SAMPLE_RATE, end / SAMPLE_RATE) for start, end in spans],
+            [(hole.start, hole.end) for hole in holes if hole.channel == channel],
+        )
         for channel, spans in enumerate(report.speech)
     }
 
