@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -63,10 +64,11 @@ async def repair(
         answers = [(at, await ask(FinalRequest(part, chosen))) for at, part in cuts]
         decodes += len(cuts)
         texts.append(_heard(way, answers, task, voice))
-        if _settled(texts, task, voice, audio):
+        # Comparing sounds takes too long for an event loop that live streams share.
+        if await asyncio.to_thread(_settled, texts, task, voice, audio):
             break
     texts.append(_Text((), "nothing was said", False))
-    scores = [_score(text, texts, task, voice, audio) for text in texts]
+    scores = await asyncio.to_thread(lambda: [_score(text, texts, task, voice, audio) for text in texts])
     best = max(range(len(texts)), key=lambda n: scores[n])
     kept = best != 0 and scores[best] > scores[0] + _MARGIN and _differs(texts[best], texts[0])
     if not kept:
