@@ -27,7 +27,9 @@ _DEADLINE = 60.0
 _PAUSE = 1.0
 """Seconds of silence between two words that end a segment."""
 _STOPS = tuple(".?!。？！")
-_FORMAT = 1
+_TITLES = frozenset({"mr.", "mrs.", "ms.", "dr.", "prof.", "st."})
+"""With a stop of their own, and a name behind them."""
+_FORMAT = 2
 """Goes up when the same chunk would give another result, so that kept results of earlier versions are not used."""
 
 
@@ -110,12 +112,17 @@ def sentences(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     """The words in groups that end with a sentence or before a long silence."""
     group: list[Word] = []
     for word in words:
-        if group and (word.start - group[-1].end > _PAUSE or group[-1].text.rstrip().endswith(_STOPS)):
+        if group and (word.start - group[-1].end > _PAUSE or _ends(group[-1])):
             yield tuple(group)
             group = []
         group.append(word)
     if group:
         yield tuple(group)
+
+
+def _ends(word: Word) -> bool:
+    text = word.text.strip()
+    return text.endswith(_STOPS) and text.casefold() not in _TITLES
 
 
 def heard_before(spool: Spool, name: str) -> ChunkResult | None:

@@ -147,7 +147,10 @@ class Jobs:
         for job in self._all():
             keep |= {job.source, f"jobs/{job.id}"}
             if self._unsettled(job):
-                keep.update(*self._files_of(job))
+                audio, heard = self._files_of(job)
+                keep |= heard
+                if job.split or not job.state.ended:  # else a retry decodes it again
+                    keep |= audio
         return self.spool.sweep(keep, older_than)
 
     def _all(self) -> Iterator[Job]:

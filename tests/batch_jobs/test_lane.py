@@ -19,6 +19,7 @@ import pytest
 from batch_jobs import split as splitting
 from batch_jobs import stages, wire
 from batch_jobs.errors import NoSuchJob, NotReady
+from batch_jobs.hear import sentences
 from batch_jobs.job import FORMATS, Channels, Job, State
 from batch_jobs.jobs import Jobs
 from batch_jobs.queue.task import Kind
@@ -161,7 +162,7 @@ def test_the_same_file_again_costs_nothing(jobs: Jobs, engine: Engine) -> None:
 
 
 def test_two_who_hand_in_one_file_at_once_get_the_same(jobs: Jobs, engine: Engine) -> None:
-    data = flac(talk(40))
+    data = flac(talk(25))
     with ThreadPoolExecutor(2) as threads:
         both = list(threads.map(lambda _: submit(jobs, data), range(2)))
     ended(jobs, engine, both, workers=2)
@@ -281,6 +282,33 @@ def test_a_dead_chunk_is_a_named_hole_and_a_retry_mends_it(
     assert not jobs.retry(job.id)
 
 
+def test_a_full_spool_fails_the_job_which_goes_on_when_there_is_room(
+    jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splitting, "_PARTS", (30, 20))
+    data = flac(talk(60))
+    job = submit(jobs, data)
+    limit, jobs.spool.limit_bytes = jobs.spool.limit_bytes, len(data) + 2 * 40 * SAMPLE_RATE
+    (failed,) = ended(jobs, engine, [job])
+    assert failed.state is State.FAILED
+    assert "the spool is full" in (failed.error or "")
+    assert jobs.clean(-1.0) > 0, "its decoded audio does not keep the spool full"
+    jobs.spool.limit_bytes = limit
+    assert jobs.retry(job.id)
+    whole = submit(jobs, data)
+    done, other = ended(jobs, engine, [job, whole])
+    assert (done.state, other.state) == (State.DONE, State.DONE)
+    assert jobs.render(job.id, "json") == jobs.render(whole.id, "json")
+
+
+def test_segments_end_with_sentences_and_before_silence() -> None:
+    said = ["And", "Mr.", "Dashwood", "had", "then", "leisure.", "To", "consider", "how"]
+    starts = [0.5 * n + (9 if n > 7 else 0) for n in range(len(said))]
+    row = [Word(f" {part}", at, at + 0.4, 0.9) for part, at in zip(said, starts, strict=True)]
+    groups = ["".join(word.text for word in group).strip() for group in sentences(row)]
+    assert groups == ["And Mr. Dashwood had then leisure.", "To consider", "how"]
+
+
 def test_a_result_that_was_deleted_is_a_hole(jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     job = submit(jobs, flac(talk(20)))
     load = jobs.spool.load
@@ -316,7 +344,7 @@ def test_a_cancelled_job_ends_at_once_and_the_worker_goes_on(jobs: Jobs, engine:
 
 
 def test_delete_takes_the_files_along_unless_another_job_has_them(jobs: Jobs, engine: Engine) -> None:
-    data = flac(talk(40))
+    data = flac(talk(20))
     first, second = ended(jobs, engine, [submit(jobs, data), submit(jobs, data)])
     jobs.delete(first.id)
     with pytest.raises(NoSuchJob):
@@ -367,7 +395,7 @@ def test_all_jobs_are_seen_although_some_are_deleted_meanwhile(jobs: Jobs, monke
 
 def test_a_job_that_is_deleted_in_mid_task_leaves_nothing_that_is_worked_on(jobs: Jobs, engine: Engine) -> None:
     async def run() -> None:
-        job = submit(jobs, flac(talk(90)))
+        job = submit(jobs, flac(talk(60)))
         async with working(jobs, engine):
             await until(lambda: jobs.get(job.id).chunks_done >= 1)
             await asyncio.to_thread(jobs.delete, job.id)
