@@ -176,24 +176,21 @@ class Scheduler:
         heads.sort(key=_urgency)
         overdue = self._overdue(now)
         head = overdue or heads[0]
+        budget = self.step_budget if live or now < self._live_until or heads[0].rank <= Lane.PARTIAL else math.inf
         if head.rank == Lane.BULK:
+            budget *= 1.0 if overdue else BULK_SHARE
             head = self._widening(head, heads, now) or head
         self._turn_at[head.rank] = now
-        budgeted = live or now < self._live_until or heads[0].rank <= Lane.PARTIAL
-        if not budgeted:
-            return self._fill(head, heads, now, math.inf)
-        filling = head.rank == Lane.BULK and overdue is None
-        return self._fill(head, heads, now, self.step_budget * (BULK_SHARE if filling else 1.0))
+        return self._fill(head, heads, now, budget)
 
     def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
         """The bulk task whose opening step would bring one more into the batch that `head` leads, if that can wait."""
-        if head.demand.opening or head.group.size >= head.home.cap_at(now):
+        waiting = (task for task in heads if task.rank == Lane.BULK and task.demand.opening and task.home is head.home)
+        task = next(waiting, None)
+        if task is None or head.demand.opening or head.group.size >= head.home.cap_at(now):
             return None
-        for task in heads:
-            if task.rank == Lane.BULK and task.demand.opening and task.home is head.home:
-                ends = now + self._alone(task, now) + self._alone(head, now)
-                return task if ends <= head.deadline else None
-        return None
+        ends = now + self._alone(task, now) + self._alone(head, now)
+        return task if ends <= head.deadline else None
 
     def _overdue(self, now: float) -> Task | None:
         """The head of a lane that has been passed over for long enough."""
