@@ -341,11 +341,10 @@ class Scheduler:
 
 def _expires(entry: Entry) -> bool:
     """Whether this is still the entry of a task that has not begun."""
-    task = entry[2]
-    return entry[0] == task.deadline and not task.running and task.rank >= 0 and not task.timing.steps
+    due, _, task = entry
+    return due == task.deadline and not task.running and task.rank >= 0 and not task.timing.steps
 
 
 def _urgency(task: Task) -> tuple[int, Entry]:
-    entry = task.entry
-    assert entry is not None
-    return (task.rank, entry)
+    assert task.entry is not None
+    return (task.rank, task.entry)
