@@ -74,9 +74,8 @@ def mend(case: Case, other: str | None = None) -> Outcome:
     repairs = []
     for task in plan(suspicions, case.segments, speech, seconds):
         part = audio(0, task.start, task.end)
-        options = DecodeOptions("en" if case.sound.model.endswith(".en") else None)
         again = counted(other) if other else None
-        repairs.append(asyncio.run(repair(task, part, counted(case.sound.model), options, again)))
+        repairs.append(asyncio.run(repair(task, part, counted(case.sound.model), DecodeOptions(), again)))
     after = apply(case.segments, [(r.start, r.end, r.channel, r.after) for r in repairs if r.kept])
     return Outcome(case, tuple(suspicions), tuple(repairs), after, len(spent), sum(spent),
                    time.perf_counter() - begun)  # fmt: skip

@@ -32,12 +32,14 @@ class Way:
     timestamps: bool = False
     temperature: float = 0.0
     other: bool = False
+    detect: bool = False
+    """Find the language anew where the client named none; else it is that of the speech around."""
 
 
 _CLOSE = Way("cut close around the voice")
-_OTHER = Way("another model", other=True)
-_OTHER_WHOLE = Way("another model, the whole span", close=False, other=True)
-_WHOLE = Way("the whole span, with timestamps", close=False, timestamps=True)
+_OTHER = Way("another model", other=True, detect=True)
+_OTHER_WHOLE = Way("another model, the whole span", close=False, other=True, detect=True)
+_WHOLE = Way("the whole span, with timestamps", close=False, timestamps=True, detect=True)
 _SHORT = Way("in pieces of 6 s", pieces=6.0)
 _SHORTER = Way("in pieces of 4 s", pieces=4.0)
 _WARM = Way("cut close, at temperature 0.4", temperature=0.4)

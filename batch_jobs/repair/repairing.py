@@ -44,8 +44,8 @@ async def repair(
 ) -> Repair:
     """Transcribe the span again. `samples` (16 kHz) are those of [task.start, task.end).
 
-    `options` carry the job's language and keywords; `other` decodes with another model, which finds the language by
-    itself. Raises ServingError.
+    `options` carry the job's language (None: the client named none) and keywords; `other` decodes with another model.
+    Raises ServingError.
     """
     span, voice = (task.start, task.end), Voice(task.speech)
     texts = [_Text(task.before, "as it was", False)]
@@ -98,7 +98,7 @@ def _ways(task: RepairTask, voice: Voice, other: bool) -> list[Way]:
 
 
 def _options(way: Way, task: RepairTask, options: DecodeOptions) -> DecodeOptions:
-    language = None if way.other else options.language or task.language or None
+    language = options.language or (None if way.detect else task.language or None)
     return replace(
         options,
         language=language,
