@@ -271,7 +271,7 @@ def main() -> int:
         size = path.stat().st_size + round(soundfile.info(path).duration * 32_000) + 8 * _MIB
         spool = stack.enter_context(disk(size))
         settings = BatchSettings(directory=folder / "lane", lease=LEASE, deliveries=options.kills + 10)
-        start = partial(lane, path=path, model=options.model, seed=options.seed)
+        start = partial(lane, path=path, model=options.model, seed=options.seed, profiles=folder / "profiles")
         with out.status("starting two workers"):
             on = stack.enter_context(start(settings))
         do("quiet", on, partial(quiet, times=2))

@@ -110,11 +110,11 @@ class Lane:
 
 
 @contextmanager
-def lane(settings: BatchSettings, path: Path, model: str, seed: int) -> Iterator[Lane]:
+def lane(settings: BatchSettings, path: Path, model: str, seed: int, profiles: Path) -> Iterator[Lane]:
     """The lane for a file, with two workers that are ready."""
     jobs = Jobs.open(settings)
     try:
-        how = How(settings, settings.directory / "workers.log", model)
+        how = How(settings, settings.directory / "workers.log", profiles, model)
         with connect(settings) as server, Crew(how, 2) as crew:
             yield Lane(jobs, server.redis, crew, path, model, random.Random(seed))
     finally:

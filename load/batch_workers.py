@@ -28,10 +28,15 @@ _context.set_forkserver_preload(["batch_jobs.jobs", "speech.engine"])
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How each worker runs. `log`: the file that takes what all of them say."""
+    """How each worker runs. `log`: the file that takes what all of them say.
+
+    `profiles`: what the first of them measures of the machine and the others take over. A folder of our own, because
+    whoever else measures in between may find another precision the fastest, which gives other transcripts.
+    """
 
     settings: BatchSettings
     log: Path
+    profiles: Path
     model: str = "tiny.en"
     threads: int = 1
     concurrency: int = 24
@@ -130,7 +135,7 @@ async def _work(how: How, told: Connection) -> None:
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    engine = await Engine.start(EngineSettings((how.model,), threads=how.threads))
+    engine = await Engine.start(EngineSettings((how.model,), threads=how.threads, profiles=how.profiles))
     jobs = await asyncio.to_thread(Jobs.open, how.settings)
     try:
         told.send(True)
