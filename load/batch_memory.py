@@ -40,7 +40,7 @@ from load import report
 from load.long_file import build
 from load.service import machine
 from speech.asr import SAMPLE_RATE, FinalRequest, Transcript
-from speech.engine import EngineStatus
+from speech.engine import Engine, EngineSettings, ModelInfo, _Model
 from speech.events import Word
 from speech.vad import SileroVad
 from workers.backend import Limits, Spec
@@ -77,36 +77,30 @@ def _heard(request: FinalRequest) -> Transcript:
     return Transcript("".join(said).strip(), words, (), "en", 1.0, -0.3, 0.01, 1.5, 0.0, seconds)
 
 
-class Ears:
-    """As much of an engine as a worker asks for: the real voice activity, and the stand-in."""
+class Ears(Engine):
+    """An engine with the real voice activity and the stand-in."""
 
     def __init__(self) -> None:
         hearing, standing_in = Device("vad", "cpu", step_budget=0.020), Device("cpu")
         hearing.add(SileroVad())
         standing_in.add(StandIn())
+        super().__init__(EngineSettings(), [standing_in], hearing)
         for device in (hearing, standing_in):
             device.start()
-        self.vad = Pool("silero", [hearing])
-        self._asr = Pool(StandIn.spec.model, [standing_in])
-
-    def status(self) -> EngineStatus:
-        return EngineStatus(True, ())
-
-    def resolve(self, name: str | None) -> str:
-        return name or StandIn.spec.model
-
-    def asr(self, model: str | None) -> Pool:
-        return self._asr
+        name = StandIn.spec.model
+        info = ModelInfo(name, StandIn.spec.task, ("en",), ())
+        self._models[name] = _Model(info, Pool(name, [standing_in]), lambda interval, partials: 1.0)
 
 
 async def _work(directory: Path) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     jobs = await asyncio.to_thread(Jobs.open, BatchSettings(directory=directory))
+    engine = await asyncio.to_thread(Ears)
     print("Ready", flush=True)
-    await Worker(jobs, Ears(), 16).run(stop)  # type: ignore[arg-type]
+    await Worker(jobs, engine, 16).run(stop)
     jobs.close()
-    os._exit(0)  # its devices have nothing to keep
+    os._exit(0)  # the engine has nothing to keep
 
 
 @dataclass(slots=True)
