@@ -39,7 +39,7 @@ from speech.whisper import weights
 from speech.whisper.backend import WhisperBackend
 from speech.whisper.encoder import FRAMES, Encoding
 from speech.whisper.features import LogMel
-from speech.whisper.profile import PROVEN_PROBES, Precision
+from speech.whisper.profile import PROVEN_PROBES, WHOLE_WINDOW, Precision
 from workers.backend import Done
 
 Decode = Callable[[FinalRequest], tuple[Transcript, float]]
@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="float32", help="precision of the encoder")
     parser.add_argument("--decoder", default="float32", help="precision of the decoder")
     parser.add_argument("--probes", type=int, help="probes of the padding in finals (default: as the service does)")
+    parser.add_argument("--as-served", action="store_true", help="languages that need the whole window get it")
     parser.add_argument("--no-partials", action="store_true", help="skip the incremental rows (quicker)")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -146,7 +147,8 @@ def main() -> None:
     probes = args.probes if args.probes is not None else PROVEN_PROBES.get(args.model, 0)
     reference = WhisperBackend(args.model, checkpoint, folder, Precision())
     reference.load("cpu")
-    backend = WhisperBackend(args.model, checkpoint, folder, Precision(args.encoder, args.decoder), probes)
+    whole = WHOLE_WINDOW.get(args.model, frozenset()) if args.as_served else frozenset()
+    backend = WhisperBackend(args.model, checkpoint, folder, Precision(args.encoder, args.decoder), probes, whole)
     backend.load("cpu")
     normal = EnglishTextNormalizer() if args.language == "en" else BasicTextNormalizer()
     options, greedy = DecodeOptions(language=args.language), DecodeOptions(language=args.language, temperatures=(0.0,))

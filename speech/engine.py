@@ -44,6 +44,9 @@ OPENAI_NAMES = (
 )
 """Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
 
+Share = Callable[[float, bool, str | None], float]
+"""What a stream takes, by seconds between partials, whether there are any, and its language (None: any)."""
+
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 8 << 20
 _REFERENCE_SHARE = 0.5
@@ -106,7 +109,7 @@ class _Model:
 
     info: ModelInfo
     pool: Pool
-    share: Callable[[float, bool], float]
+    share: Share
 
 
 class Engine:
@@ -178,7 +181,8 @@ class Engine:
         Raises InputInvalid, Overloaded, Draining, BackendDead.
         """
         model = self._models[self.resolve(config.model)]
-        lease = self._capacity.admit(model.pool, model.share(checked(config).partial_interval, config.partials))
+        share = model.share(checked(config).partial_interval, config.partials, config.options.language)
+        lease = self._capacity.admit(model.pool, share)
         try:
             return Transcriber(
                 config,
@@ -206,7 +210,7 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """How full the devices are."""
-        share = next(iter(self._models.values())).share(1.0, True)
+        share = next(iter(self._models.values())).share(1.0, True, None)
         devices = []
         for device in self._devices:
             stats = device.stats()
@@ -277,9 +281,7 @@ def _latency_path(settings: EngineSettings, device: str) -> Path:
     return settings.profiles / f"steps-{device.replace(':', '')}.json"
 
 
-def _load(
-    model: str, default: bool, settings: EngineSettings, devices: list[Device]
-) -> tuple[ModelInfo, Callable[[float, bool], float]]:
+def _load(model: str, default: bool, settings: EngineSettings, devices: list[Device]) -> tuple[ModelInfo, Share]:
     """Give every device a replica of `model`; what clients are told of it, and what a stream of it takes."""
     found = resolve(model, allow_download=settings.download)
     aliases = OPENAI_NAMES if default else ()
@@ -288,15 +290,20 @@ def _load(
             reference = ReferenceBackend(found.name, found.directory, threads=settings.threads or 1)
             device.add(reference)
         info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
-        return info, lambda interval, partials: _REFERENCE_SHARE
+        return info, lambda interval, partials, language: _REFERENCE_SHARE
     checkpoint = weights.load(found.directory)
     probes = profile.PROVEN_PROBES.get(found.name, 0)
+    whole = profile.WHOLE_WINDOW.get(found.name, frozenset())
     for device in devices:
         chosen = profile.choose(checkpoint, found.name, device.torch_device, settings.threads, settings.profiles)
         if device.torch_device == "cpu":
             torch.set_num_threads(chosen.threads)
-        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision, probes)
+        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision, probes, whole)
         device.add(backend)
     log.info("%s: encoder %s, decoder %s, %d threads", found.name, chosen.precision.encoder,
              chosen.precision.decoder, chosen.threads)  # fmt: skip
-    return ModelInfo(found.name, "asr", backend.vocabulary.languages, aliases), chosen.share
+
+    def share(interval: float, partials: bool, language: str | None) -> float:
+        return chosen.share(interval, partials, language in whole)
+
+    return ModelInfo(found.name, "asr", backend.vocabulary.languages, aliases), share

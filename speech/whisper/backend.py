@@ -5,6 +5,7 @@ Payloads are PartialRequest and FinalRequest; the answers Hypothesis and Transcr
 
 from __future__ import annotations
 
+from collections.abc import Container
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -34,9 +35,20 @@ _WIDTH = 384
 
 
 class WhisperBackend:
-    """One CTranslate2 Whisper model in torch on one device."""
+    """One CTranslate2 Whisper model in torch on one device.
 
-    def __init__(self, name: str, checkpoint: Checkpoint, folder: Path, precision: Precision, probes: int = 0) -> None:
+    `probes`: of the padding in finals. `whole`: languages whose finals compute the whole window.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        checkpoint: Checkpoint,
+        folder: Path,
+        precision: Precision,
+        probes: int = 0,
+        whole: Container[str] = frozenset(),
+    ) -> None:
         self.spec = Spec("asr", name, precision=f"{precision.encoder}/{precision.decoder}")
         self.limits = Limits(
             items=64,
@@ -44,7 +56,7 @@ class WhisperBackend:
             resident_bytes=_weight_bytes(checkpoint) + len(floors()) * _window_bytes(checkpoint),
             task_bytes=_window_bytes(checkpoint),
         )
-        self._checkpoint, self._precision, self._probes = checkpoint, precision, probes
+        self._checkpoint, self._precision, self._probes, self._whole = checkpoint, precision, probes, whole
         # The English vocabularies lack the language tokens' block of the multilingual ones.
         self.vocabulary = Vocabulary(folder, multilingual=checkpoint.vocabulary >= 51865)
         self._cross: dict[float, Tensor] = {}
@@ -76,6 +88,8 @@ class WhisperBackend:
         if job.seconds > WINDOW_SECONDS:
             raise InputTooLarge("one piece of audio is at most 30 s; cut it at a silence", param="audio")
         self.vocabulary.check(payload.options)
+        if isinstance(payload, FinalRequest) and job.language in self._whole:
+            job.frames = FRAMES
         return job
 
     def demand(self, job: Job) -> Demand:
@@ -187,6 +201,8 @@ class WhisperBackend:
         chances = torch.softmax(row[ids], -1)
         best = int(chances.argmax())
         job.language, job.language_probability = self.vocabulary.language_tokens[ids[best]], float(chances[best])
+        if isinstance(job.request, FinalRequest) and job.language in self._whole and job.frames < FRAMES:
+            job.frames, job.sequence = FRAMES, None  # once more, now that it is known
 
     def _generation(self, job: Job) -> Generation:
         request, options = job.request, job.request.options

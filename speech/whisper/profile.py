@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from speech.asr import WINDOW_SECONDS
 from speech.whisper.decoder import Decoder, Feed, Sequence
 from speech.whisper.encoder import FRAMES, MARGIN, REDO, Encoder, Encoding
 from speech.whisper.weights import Checkpoint
@@ -31,6 +32,9 @@ PROVEN_DECODER = ("float32", "int8")
 
 PROVEN_PROBES = {"tiny.en": 17}
 """How many probes of the padding finals use (probes.py), for the models where they passed; the others use none."""
+
+WHOLE_WINDOW = {"base": frozenset({"es"})}
+"""Languages whose finals lose words with frozen padding, by model: theirs take the whole window (docs/whisper.md)."""
 
 _VERSION = 1
 _ROUNDS = 3
@@ -66,10 +70,14 @@ class Profile:
     final_encode: float
     measured: dict[str, float]
 
-    def share(self, partial_interval: float, partials: bool) -> float:
-        """Seconds of step time per second that a stream takes while somebody talks on it without a pause."""
+    def share(self, partial_interval: float, partials: bool, whole: bool = False) -> float:
+        """Seconds of step time per second that a stream takes while somebody talks on it without a pause.
+
+        `whole`: its finals, one in four seconds, take the whole window.
+        """
         tokens = self.token * _NEW_TOKENS
-        final = self.final_encode + (self.prefill + tokens) / 4
+        encode = self.final_encode * (WINDOW_SECONDS / 4 if whole else 1.0)
+        final = encode + (self.prefill + tokens) / 4
         partial = (self.partial_encode + self.prefill + tokens) / partial_interval if partials else 0.0
         return _COMPANY * (final + partial)
 
