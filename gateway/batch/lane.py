@@ -31,7 +31,6 @@ from workers.errors import Overloaded, ServingError
 
 if TYPE_CHECKING:
     from batch_jobs.jobs import Jobs
-
     from speech.engine import Engine
 
 log = logging.getLogger("speechlane.batch")
