@@ -147,10 +147,7 @@ class Jobs:
         for job in self._all():
             keep |= {job.source, f"jobs/{job.id}"}
             if self._unsettled(job):
-                audio, heard = self._files_of(job)
-                keep |= heard
-                if job.split or not job.state.ended:  # else a retry decodes it again
-                    keep |= audio
+                keep = keep.union(*self._files_of(job))
         return self.spool.sweep(keep, older_than)
 
     def _all(self) -> Iterator[Job]:

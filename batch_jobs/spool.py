@@ -29,7 +29,7 @@ _IN_MEMORY = 24 << 20
 """Bytes up to which a new blob is held until its name is known; a longer one is first written under another name."""
 _MEASURED = 30.0
 """Seconds for which a measurement of the usage is believed. What other processes write meanwhile may pass the limit."""
-_FRESH = 3600.0
+_FRESH = 1800.0
 """Seconds for which a blob counts as just written, so that a second writer need not renew it; and the age under which
 no sweep touches an upload that is not finished."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -160,10 +160,18 @@ class Spool:
                 wanted = any("/".join(parts[: n + 1]) in kept for n in range(len(parts)))
             else:
                 wanted = age <= _FRESH
-            if not wanted and age > older_than:
+            # Looked at again, because it may have been put once more since the listing.
+            if not wanted and age > older_than and self._age(path) > older_than:
                 self._remove(path)
                 freed += size
         return freed
+
+    def _age(self, path: str) -> float:
+        """Seconds since a file was written; 0 when it is gone."""
+        try:
+            return time.time() - _written(self._fs.info(path))
+        except FileNotFoundError:
+            return 0.0
 
     # Files
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NAME_CHARACTERS = 255
 MAX_KEYWORDS = 500
+KEYWORD_CHARACTERS = 100
+PROMPT_CHARACTERS = 4096
 NO_NAME = "recording"
 
 # Field, least and most: cues that nobody can read are a mistake of whoever asks.
@@ -50,11 +52,16 @@ class JobRequest:
         keywords = tuple(word.strip() for word in left.pop("keywords", []) if word.strip())
         if len(keywords) > MAX_KEYWORDS:
             raise InputInvalid(f"keywords holds more than {MAX_KEYWORDS} words.", param="keywords")
+        if any(len(word) > KEYWORD_CHARACTERS for word in keywords):
+            raise InputInvalid(f"A keyword has more than {KEYWORD_CHARACTERS} characters.", param="keywords")
+        prompt = one(left, "prompt") or ""
+        if len(prompt) > PROMPT_CHARACTERS:
+            raise InputInvalid(f"prompt has more than {PROMPT_CHARACTERS} characters; shorten it.", param="prompt")
         webhook = one(left, "webhook") or None
         options = JobOptions(
             model=model,
             language=spoken,
-            prompt=one(left, "prompt") or "",
+            prompt=prompt,
             keywords=keywords,
             channels=Channels(choice(left, "channels", tuple(Channels), Channels.MIX)),
             priority=Priority(choice(left, "priority", tuple(Priority), Priority.NORMAL)),

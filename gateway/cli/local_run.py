@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -120,6 +121,7 @@ class LocalRun:
         except Timeout:
             raise RunTaken("the same command is running already; wait for it, or stop it first") from None
         try:
+            os.utime(directory)  # somebody goes on with it
             jobs = await asyncio.to_thread(Jobs.open, self._settings)
             empty = False
             try:

@@ -126,7 +126,11 @@ def command(
         options,
         # Our own queue, whatever the environment names for jobs: this is work for this process alone.
         replace(
-            settings, directory=run_directory(root, files, settings_digest(options)), redis_url=None, spool_url=None
+            settings,
+            directory=run_directory(root, files, settings_digest(options)),
+            redis_url=None,
+            spool_url=None,
+            lease=LEASE,
         ),
         EngineSettings(models=models, device=device, threads=threads),
         concurrency,

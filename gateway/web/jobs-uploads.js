@@ -102,7 +102,7 @@ export class Uploads {
       try {
         return await this.#api.create(fields);
       } catch (error) {
-        if (![0, 429, 503].includes(error.status)) throw error;
+        if (![0, 423, 429, 503].includes(error.status)) throw error;
         const seconds = error.retryAfter ?? 5;
         this.#say(item, `${error.message} Trying again in ${duration(seconds)}`);
         await new Promise((resolve) => setTimeout(resolve, seconds * 1000));

@@ -229,3 +229,12 @@ def test_a_sweep_clears_what_a_killed_upload_left(tmp_path: Path) -> None:
     os.utime(left, (long_ago, long_ago))
     assert spool.sweep((), older_than=0.0) == len(b"half a file")
     assert not left.exists()
+
+
+def test_a_sweep_spares_what_is_put_again_while_it_goes_on(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = spool.put([b"sound"])
+    listed = {path: (size, 0.0) for path, (size, _) in spool._files(spool._root).items()}  # as it was, long ago
+    monkeypatch.setattr(spool, "_files", lambda root: listed)
+    spool.put([b"sound"])
+    assert spool.sweep((), 60.0) == 0
+    assert spool.read(blob) == b"sound"

@@ -266,6 +266,8 @@ async def test_cancelling_what_has_ended_is_a_conflict(http: ClientSession, done
         ({"webhook": "https://example.com/"}, 400, "webhook"),
         ({"keywords": ["word"] * 9, "colour": "blue"}, 400, "colour"),
         ({"prompt": ["a", "b"]}, 400, "prompt"),
+        ({"prompt": "a" * 4097}, 400, "prompt"),
+        ({"keywords": ["a" * 101]}, 400, "keywords"),
         ({"upload": "0" * 32}, 400, "upload"),
     ],
 )
