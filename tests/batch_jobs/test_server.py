@@ -30,10 +30,9 @@ def process_of(server: Server) -> int:
 
 def alive(process: int) -> bool:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # it may go between opening and reading
         return False
-    return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def another_process(directory: Path, *lines: str) -> subprocess.Popen[str]:
