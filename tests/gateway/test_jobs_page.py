@@ -330,9 +330,10 @@ def test_what_was_repaired_is_marked_with_before_and_after_and_why(
     assert [text for text in page.texts(".finding.suspicion") if "More words than anybody can say" in text]
 
     # From mark to mark by keys, and the strip shows them in their colours.
-    for key, at in zip("nnnnp", ("0:01", "0:02", "0:03", "0:04", "0:02"), strict=True):
+    # The last mark lies behind the end of the recording, where the player stops at 3.3 s.
+    for key, places in zip("nnnnp", (("0:01",), ("0:02",), ("0:03",), ("0:03", "0:04"), ("0:02",)), strict=True):
         page.press(key)
-        page.wait(lambda at=at: page.texts("#position")[0].startswith(f"{at} / "), f"the player at {at}")
+        page.wait(lambda at=places: page.texts("#position")[0].split(" / ")[0] in at, f"the player at {places}")
     colours = page.run("""
         const {width, height} = document.getElementById("strip");
         const {data} = document.getElementById("strip").getContext("2d").getImageData(0, 0, width, height);
