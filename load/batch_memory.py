@@ -89,7 +89,7 @@ class Ears(Engine):
             device.start()
         name = StandIn.spec.model
         info = ModelInfo(name, StandIn.spec.task, ("en",), ())
-        self._models[name] = _Model(info, Pool(name, [standing_in]), lambda interval, partials: 1.0)
+        self._models[name] = _Model(info, Pool(name, [standing_in]), lambda interval, partials, language: 1.0)
 
 
 async def _work(directory: Path) -> None:
