@@ -40,7 +40,7 @@ from load import report
 from load.long_file import build
 from load.service import machine
 from speech.asr import SAMPLE_RATE, FinalRequest, Transcript
-from speech.engine import Engine, EngineSettings, ModelInfo, _Model
+from speech.engine import Engine, EngineSettings, ModelInfo, _Model, _return_large_blocks
 from speech.events import Word
 from speech.vad import SileroVad
 from workers.backend import Limits, Spec
@@ -81,6 +81,7 @@ class Ears(Engine):
     """An engine with the real voice activity and the stand-in."""
 
     def __init__(self) -> None:
+        _return_large_blocks()
         hearing, standing_in = Device("vad", "cpu", step_budget=0.020), Device("cpu")
         hearing.add(SileroVad())
         standing_in.add(StandIn())
@@ -130,8 +131,8 @@ class Process:
         return (statistics.median(running[:half]), statistics.median(running[half:])) if half >= 5 else None
 
 
-def measure(path: Path, directory: Path, split_only: bool, tell: Any) -> tuple[Job, list[Process], int]:
-    """The job, its processes, and the bytes of its transcript as JSON."""
+def measure(path: Path, directory: Path, longest: float, split_only: bool, tell: Any) -> tuple[Job, list[Process], int]:
+    """The job, its processes, and the bytes of its transcript as JSON. Raises SystemExit after `longest` seconds."""
     settings = BatchSettings(directory=directory)
     lane = ("--batch-dir", str(directory))
     cli = [sys.executable, "-m", "gateway.cli"]
@@ -152,8 +153,8 @@ def measure(path: Path, directory: Path, split_only: bool, tell: Any) -> tuple[J
     def watch(process: subprocess.Popen[bytes]) -> None:
         """Look each second until a process ends."""
         while process.poll() is None:
-            if worker.poll() is not None:
-                raise SystemExit(f"the worker has ended:\n{log.read_text()}")
+            if worker.poll() is not None or time.monotonic() - began > longest:
+                raise SystemExit(f"the worker has ended, or is slower than speech:\n{log.read_text()}")
             latest = next(iter(jobs.list(limit=1)), None)
             for one in found:
                 one.look(time.monotonic() - began, latest.state if latest else "")
@@ -197,7 +198,9 @@ def main() -> int:
     out, note = report.console(), machine()
     with out.status("making the file") as status, tempfile.TemporaryDirectory(prefix="speechlane-") as name:
         path, _ = build(60 * options.hours, options.seed)
-        job, found, size = measure(path, Path(name), options.split_only, status.update)
+        job, found, size = measure(
+            path, Path(name), max(600.0, 3600 * options.hours), options.split_only, status.update
+        )
     rows, missed = [], []
     if job.state is not State.DONE:
         missed.append(f"the job is {job.state}: {job.error or '; '.join(job.warnings)}")
