@@ -125,7 +125,7 @@ class Worker:
 
     def _give_back(self, *leases: Lease) -> None:
         """Leave to others what has not ended. While the queue is away the leases run out by themselves."""
-        with suppress(RedisError):
-            for lease in leases:
+        for lease in leases:
+            with suppress(RedisError):
                 if not lease.over:
                     self._queue.give_back(lease)

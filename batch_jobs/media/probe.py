@@ -201,11 +201,11 @@ def _wav_length(data: ReadOnly, seconds: float) -> float | None:
                 rate = frames * frame if tag in _PLAIN_WAV else 0
                 size -= 14
             data.seek(size + size % 2, io.SEEK_CUR)
-    except struct.error:
-        pass  # the end of the file
+        return None
+    except struct.error:  # the end of the file
+        return None
     finally:
         data.seek(here)
-    return None
 
 
 def _mp3_length(data: ReadOnly, track: av.AudioStream) -> float | None:
