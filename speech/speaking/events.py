@@ -1,0 +1,65 @@
+"""What a speaker tells of its speech. Knows no protocol. Times are seconds and samples on the stream's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from speech.tts import Sound
+from workers.errors import ServingError
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenWord:
+    """A word of the original text: `start_char`..`end_char` (code points of all text given), heard from `start` to `end`."""
+
+    text: str
+    start_char: int
+    end_char: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class WordsTimed:
+    """Words whose first sample has not been handed out yet, in order."""
+
+    words: tuple[SpokenWord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoundMade:
+    """Samples [n] (mono float32 at the voice's rate) from `start` (samples) on; each follows the one before."""
+
+    start: int
+    samples: Sound = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the listener heard it. `spoken` + `unspoken` is all text given; `characters` is the border between them.
+
+    `played` is seconds heard as far as known (the listener's reports, else the clock), `made` seconds of sound made.
+    """
+
+    spoken: str
+    unspoken: str
+    characters: int
+    played: float
+    made: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechDone:
+    """All text given has been handed out as sound (or there was nothing to say). `seconds` of sound in all."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechFailed:
+    """Nothing more comes; what was handed out before holds."""
+
+    error: ServingError
+
+
+SpeechEvent = WordsTimed | SoundMade | SpeechDone | SpeechFailed

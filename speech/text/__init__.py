@@ -1,0 +1,1 @@
+"""Text for speech: what is written becomes what is said, and remembers where it came from."""

@@ -1,0 +1,1 @@
+"""Voices: synthesis models as backends of the step loop."""
