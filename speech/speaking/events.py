@@ -10,7 +10,7 @@ from workers.errors import ServingError
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word of the original text: `start_char`..`end_char` (code points of all text given), heard from `start` to `end`."""
+    """A word of the original text, heard from `start` to `end`. Characters are code points of all text given."""
 
     text: str
     start_char: int
