@@ -26,6 +26,7 @@ GIB = 1024 * MIB
 ENV_PREFIX = "SPEECHLANE_"
 
 _HOST = re.compile(r"(private:)?([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
+_ENDPOINT = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -63,6 +64,19 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(256 * MIB, ge=1, description="Largest uploaded file.")
     max_audio_seconds: float = Field(3600.0, gt=0, description="Longest uploaded recording.")
     session_seconds: float = Field(1800.0, gt=0, description="Longest live session; announced as expires_at.")
+    assistant_url: str | None = Field(
+        None,
+        description="OpenAI-compatible endpoint that answers in conversations (http://127.0.0.1:8000/v1); unset: the "
+        "embedded echo, which repeats what it hears and tells the time.",
+    )
+    assistant_model: str | None = Field(None, description="Model to ask for at assistant_url.")
+    assistant_key: SecretStr | None = Field(None, description="Key for assistant_url; prefer the variable or the file.")
+    assistant_first_seconds: float = Field(
+        30.0, gt=0, le=600, description="Longest wait for the first words of the assistant's answer."
+    )
+    assistant_between_seconds: float = Field(
+        15.0, gt=0, le=600, description="Longest pause in the middle of the assistant's answer."
+    )
     batch: bool = Field(True, description="Take long files as jobs (/v1/batch).")
     batch_dir: Path | None = Field(
         None, description="Where the queue and the files of jobs are kept; unset: batch in the cache directory."
@@ -136,6 +150,21 @@ class Settings(BaseSettings):
                     f"{entry[:80]!r} is no host; write hooks.example.com, hooks.example.com:8443 or private:ci.lan:8080"
                 )
         return value
+
+    @field_validator("assistant_url")
+    @classmethod
+    def _an_http_url(cls, value: str | None) -> str | None:
+        if value is not None and not _ENDPOINT.fullmatch(value):
+            raise ValueError("give a URL such as http://127.0.0.1:8000/v1, without a key in it")
+        return value
+
+    @model_validator(mode="after")
+    def _assistant_is_whole(self) -> Self:
+        if self.assistant_url is not None and not self.assistant_model:
+            raise ValueError("assistant_url needs assistant_model, the name of a model that it serves")
+        if self.assistant_url is None and (self.assistant_model or self.assistant_key is not None):
+            raise ValueError("assistant_model and assistant_key belong to an endpoint: set assistant_url")
+        return self
 
     @model_validator(mode="after")
     def _webhooks_are_signed(self) -> Self:

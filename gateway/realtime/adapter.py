@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.http_errors import error_fields
 from gateway.metrics import Metrics
 from gateway.realtime.config import Shape
-from gateway.realtime.items import Item, Items, new_id
+from gateway.realtime.items import Item, new_id
 from gateway.realtime.messages import Include
 from speech.events import (
     Cleared,
@@ -42,10 +42,17 @@ class Out(Protocol):
     def send_latest(self, key: object, event: dict[str, Any]) -> None: ...
 
 
+class Keeper(Protocol):
+    """What remembers the items."""
+
+    def add(self, item: Item) -> str | None: ...
+    def end(self, item: Item, status: Literal["completed", "incomplete"], transcript: str) -> None: ...
+
+
 class Adapter:
     """The events of one session. `included` tells what the client asked for at the moment an event is made."""
 
-    def __init__(self, out: Out, items: Items, included: Callable[[Include], bool], metrics: Metrics) -> None:
+    def __init__(self, out: Out, items: Keeper, included: Callable[[Include], bool], metrics: Metrics) -> None:
         self.shape = Shape.GA
         self._out = out
         self._items = items
@@ -55,7 +62,6 @@ class Adapter:
         self._started: dict[int, Item] = {}
         self._open: dict[int, Item] = {}
         self._silent: list[Item] = []
-        self._last: str | None = None
         self._events = 0
 
     def restart(self, position: float) -> None:
@@ -112,8 +118,7 @@ class Adapter:
 
     def _commit(self, item: Item, seconds: float) -> None:
         item.seconds = seconds
-        self._items.add(item)
-        previous, self._last = self._last, item.id
+        previous = self._items.add(item)
         self.send("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
         # To the conversation the item is whole once its audio is; its transcript follows in events of its own.
         described = {**item.described(), "status": "completed"}

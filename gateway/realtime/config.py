@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.languages import language_code
 from gateway.realtime.messages import (
+    AnySession,
     Audio,
     AudioInput,
     BetaSession,
@@ -97,33 +98,42 @@ def merged(current: Session, patch: Session, default_model: str) -> Session:
 
     Clearing `transcription` takes it back to the default model, since a transcription session always transcribes.
     """
-    now, new = current.audio.input, patch.audio.input
-    given = new.model_fields_set
-    fields: dict[str, Any] = {}
-    if "format" in given:
-        fields["format"] = _format(now.format, new.format)
-    if "noise_reduction" in given:
-        fields["noise_reduction"] = new.noise_reduction and (now.noise_reduction or NoiseReduction()).updated(
-            new.noise_reduction
-        )
-    if "transcription" in given:
-        cleared = Transcription(model=default_model)
-        wanted = (now.transcription or cleared).updated(new.transcription) if new.transcription else cleared
-        fields["transcription"] = wanted if wanted.model else wanted.model_copy(update={"model": default_model})
-    if "turn_detection" in given:
-        fields["turn_detection"] = new.turn_detection and _turn_detection(now.turn_detection, new.turn_detection)
-    session: dict[str, Any] = {"audio": Audio(input=now.model_copy(update=fields))}
+    audio = merged_input(current.audio.input, patch.audio.input, default_model)
+    if audio.transcription is None:
+        audio = audio.model_copy(update={"transcription": Transcription(model=default_model)})
+    session: dict[str, Any] = {"audio": Audio(input=audio)}
     if "include" in patch.model_fields_set:
         session["include"] = patch.include
     return current.model_copy(update=session)
 
 
-def _format(now: Format, new: Format) -> Format:
+def merged_input(now: AudioInput, new: AudioInput, default_model: str) -> AudioInput:
+    """session.audio.input with what `new` sets. Raises `RequestError`."""
+    given = new.model_fields_set
+    fields: dict[str, Any] = {}
+    if "format" in given:
+        fields["format"] = merged_format(now.format, new.format, f"{INPUT}.format")
+    if "noise_reduction" in given:
+        fields["noise_reduction"] = new.noise_reduction and (now.noise_reduction or NoiseReduction()).updated(
+            new.noise_reduction
+        )
+    if "transcription" in given:
+        wanted = new.transcription and (now.transcription or Transcription()).updated(new.transcription)
+        if wanted is not None and not wanted.model:
+            wanted = wanted.model_copy(update={"model": default_model})
+        fields["transcription"] = wanted
+    if "turn_detection" in given:
+        fields["turn_detection"] = new.turn_detection and _turn_detection(now.turn_detection, new.turn_detection)
+    return now.model_copy(update=fields)
+
+
+def merged_format(now: Format, new: Format, path: str) -> Format:
+    """`now` with what `new` sets; `path` is its name. Raises `RequestError`."""
     kind = new.type if "type" in new.model_fields_set else now.type
     if kind != "audio/pcm":
         if new.rate not in (None, G711_RATE):
             raise RequestError(
-                "G.711 audio has 8000 Hz; leave the rate out.", code="invalid_value", param=f"{INPUT}.format.rate"
+                "G.711 audio has 8000 Hz; leave the rate out.", code="invalid_value", param=f"{path}.rate"
             )
         return Format(type=kind)
     kept = now.rate if now.type == kind and "rate" not in new.model_fields_set else None
@@ -165,13 +175,13 @@ def includes(session: Session, what: Include) -> bool:
     return what in (session.include or ())
 
 
-def audio_format(session: Session) -> AudioFormat:
+def audio_format(session: AnySession) -> AudioFormat:
     """How to decode what the client appends."""
     wanted = session.audio.input.format
     return AudioFormat(ENCODING_OF_TYPE[wanted.type], wanted.rate or G711_RATE)
 
 
-def stream_config(session: Session, model: str, languages: Collection[str]) -> StreamConfig:
+def stream_config(session: AnySession, model: str, languages: Collection[str]) -> StreamConfig:
     """The live stream that the session asks for, on a loaded `model` and its `languages`. Raises `RequestError`."""
     audio = session.audio.input
     wanted = audio.transcription or Transcription()

@@ -11,9 +11,10 @@ from multidict import MultiMapping
 from gateway.auth import IDENTITY
 from gateway.http_errors import ModelNotFound, error_fields
 from gateway.realtime.config import Shape, initial
+from gateway.realtime.live import requested_stream
 from gateway.realtime.messages import Include
 from gateway.realtime.parse import RequestError
-from gateway.realtime.session import RealtimeSession, requested_stream
+from gateway.realtime.session import TranscriptionSession
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.state import SERVICE, Service
 from workers.errors import InputInvalid, Overloaded, ServingError
@@ -68,7 +69,7 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         connection = Connection(ws, request, limits)
         connection.open(service.draining)
         try:
-            live = RealtimeSession(connection, service, transcriber, session, config, _shape(request))
+            live = TranscriptionSession(connection, service, transcriber, session, config, _shape(request))
             try:
                 await live.run()
             finally:

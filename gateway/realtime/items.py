@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
 
+from gateway.realtime.parse import RequestError
+
 KEPT_ITEMS = 200
 KEPT_CHARACTERS = 256 * 1024
 
@@ -38,11 +40,14 @@ class Items:
     def __init__(self) -> None:
         self._items: OrderedDict[str, Item] = OrderedDict()
         self._characters = 0
+        self._last: str | None = None
 
-    def add(self, item: Item) -> None:
-        """Keep an item from its commit on."""
+    def add(self, item: Item) -> str | None:
+        """Keep an item from its commit on; the id of the one committed before it."""
+        previous, self._last = self._last, item.id
         self._items[item.id] = item
         self._trim()
+        return previous
 
     def end(self, item: Item, status: Literal["completed", "incomplete"], transcript: str) -> None:
         """The item's text is known ("completed") or never will be ("incomplete")."""
@@ -65,6 +70,15 @@ class Items:
     def _trim(self) -> None:
         while len(self._items) > KEPT_ITEMS or self._characters > KEPT_CHARACTERS:
             self.delete(next(iter(self._items)))
+
+
+def no_item(item_id: str, code: str) -> RequestError:
+    """The refusal of a request about an item that is not there."""
+    return RequestError(
+        f"There is no item {item_id[:100]!r}; it never was, was deleted, or is too old to be kept.",
+        code=code,
+        param="item_id",
+    )
 
 
 def new_id(kind: str) -> str:

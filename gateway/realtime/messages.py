@@ -80,12 +80,17 @@ class Audio(Part):
     input: AudioInput = AudioInput()
 
 
-class Session(Part):
+class AnySession(Part):
+    """What the two kinds of session share: audio that comes in and is transcribed."""
+
+    audio: Audio = Audio()
+
+
+class Session(AnySession):
     """The session of a session.update."""
 
     type: Literal["transcription"] = "transcription"
     include: list[Include] | None = None
-    audio: Audio = Audio()
 
 
 class BetaSession(Part):

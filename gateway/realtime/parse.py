@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +15,10 @@ from workers.errors import ServingError
 
 INLINE_CHARACTERS = 64 * 1024
 """Longer frames are parsed on a thread: at about a gigabyte a second this one costs the event loop 0.1 ms."""
+
+
+Events = Mapping[str, type[ClientEvent]]
+"""The events of a kind of session, by their type."""
 
 
 class RequestError(Exception):
@@ -33,14 +37,17 @@ class RequestError(Exception):
         return cls(error.message, code=error.code, param=param)
 
 
-async def parse(text: str, max_append: int) -> ClientEvent:
-    """The event in a frame. `max_append` bounds the base64 of an append (characters). Raises `RequestError`."""
+async def parse(text: str, max_append: int, known: Events = EVENTS) -> ClientEvent:
+    """The event in a frame, one of the `known`. `max_append` bounds the base64 of an append (characters).
+
+    Raises `RequestError`.
+    """
     if len(text) <= INLINE_CHARACTERS:
-        return parse_now(text, max_append)
-    return await asyncio.to_thread(parse_now, text, max_append)
+        return parse_now(text, max_append, known)
+    return await asyncio.to_thread(parse_now, text, max_append, known)
 
 
-def parse_now(text: str, max_append: int) -> ClientEvent:
+def parse_now(text: str, max_append: int, known: Events = EVENTS) -> ClientEvent:
     """The same, on the calling thread."""
     try:
         fields = from_json(text, allow_inf_nan=False)
@@ -50,24 +57,24 @@ def parse_now(text: str, max_append: int) -> ClientEvent:
         raise RequestError("A frame must be a JSON object with a type.", code="invalid_json")
     event_id = fields.get("event_id")
     try:
-        return _event(fields, max_append)
+        return _event(fields, max_append, known)
     except RequestError as error:
         error.event_id = event_id if isinstance(event_id, str) else None
         raise
 
 
-def _event(fields: dict[str, Any], max_append: int) -> ClientEvent:
+def _event(fields: dict[str, Any], max_append: int, known: Events) -> ClientEvent:
     kind = fields.get("type")
     if kind is None:
         raise RequestError("Missing required parameter: 'type'.", code="missing_required_parameter", param="type")
     if not isinstance(kind, str):
         raise RequestError("Invalid type for 'type': expected a string.", code="invalid_type", param="type")
-    model = EVENTS.get(kind)
+    model = known.get(kind)
     if model is None:
         remedy = (
             "it belongs to conversations, and this is a transcription session"
             if kind in CONVERSATION_EVENTS
-            else f"supported are {', '.join(EVENTS)}"
+            else f"supported are {', '.join(known)}"
         )
         raise RequestError(f"Invalid value for 'type': {kind[:100]!r}; {remedy}.", code="invalid_value", param="type")
     if model is Append:

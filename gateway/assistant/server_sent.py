@@ -1,0 +1,33 @@
+"""Server-sent events from a stream of bytes, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+LONGEST = 1024 * 1024
+"""Bytes of one event."""
+
+
+class EventTooLong(ValueError):
+    """An event has more bytes than are kept."""
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The data of each event, however the bytes were cut. Raises `EventTooLong`.
+
+    Names and ids of events are not looked at. An event that the end of the stream cuts off is dropped, as the
+    specification has it.
+    """
+    pending, data, size = b"", [], 0
+    async for chunk in chunks:
+        *lines, pending = (pending + chunk).split(b"\n")
+        for raw in lines:
+            line = raw.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+                size += len(line)
+            elif not line and data:
+                yield b"\n".join(data).decode("utf-8", "replace")
+                data, size = [], 0
+        if len(pending) + size > LONGEST:
+            raise EventTooLong(f"an event of more than {LONGEST} bytes")
