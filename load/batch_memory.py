@@ -40,8 +40,9 @@ from load import report
 from load.long_file import build
 from load.service import machine
 from speech.asr import SAMPLE_RATE, FinalRequest, Transcript
-from speech.engine import Engine, EngineSettings, ModelInfo, _Model, _return_large_blocks
+from speech.engine import Engine, EngineSettings, ModelInfo, _return_large_blocks
 from speech.events import Word
+from speech.loading import Model
 from speech.vad import SileroVad
 from workers.backend import Limits, Spec
 from workers.device import Device
@@ -90,7 +91,7 @@ class Ears(Engine):
             device.start()
         name = StandIn.spec.model
         info = ModelInfo(name, StandIn.spec.task, ("en",), ())
-        self._models[name] = _Model(info, Pool(name, [standing_in]), lambda interval, partials, language: 1.0)
+        self._models[name] = Model(info, Pool(name, [standing_in]), lambda interval, partials, language: 1.0)
 
 
 async def _work(directory: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import itertools
 import logging
 import sys
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -17,12 +18,11 @@ from speech import files
 from speech.asr import DecodeOptions, Samples
 from speech.config import StreamConfig, checked
 from speech.files import Segment
-from speech.models import cache_dir, resolve
+from speech.loading import EngineSettings, Model, ModelInfo, load
 from speech.transcriber import Transcriber
+from speech.tts import VoiceInfo
 from speech.vad import SileroVad
-from speech.whisper import profile, weights
-from speech.whisper.backend import WhisperBackend
-from speech.whisper.reference import ReferenceBackend
+from speech.voices.load import load_voice
 from workers.capacity import Capacity
 from workers.clock import monotonic
 from workers.device import Device
@@ -33,54 +33,9 @@ from workers.task import Lane
 
 log = logging.getLogger(__name__)
 
-OPENAI_NAMES = (
-    "whisper-1",
-    "gpt-4o-transcribe",
-    "gpt-4o-mini-transcribe",
-    "gpt-4o-mini-transcribe-2025-12-15",
-    "gpt-transcribe",
-    "gpt-realtime-whisper",
-    "gpt-live-transcribe",
-)
-"""Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
-
-Share = Callable[[float, bool, str | None], float]
-"""What a stream takes, by seconds between partials, whether there are any, and its language (None: any)."""
-
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 8 << 20
-_REFERENCE_SHARE = 0.5
-"""What a live stream takes with the reference engine: a padded window for every partial."""
-
 __all__ = ["DeviceStatus", "Engine", "EngineSettings", "EngineStatus", "ModelInfo", "Segment"]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs).
-
-    `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
-    admitted live streams may reserve.
-    """
-
-    models: tuple[str, ...] = ("tiny.en",)
-    device: str = "cpu"
-    threads: int | None = None
-    asr_engine: str = "torch"
-    utilisation: float = 0.85
-    download: bool = False
-    profiles: Path = field(default_factory=lambda: cache_dir() / "profiles")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """A loaded model as clients may name it."""
-
-    name: str
-    task: str
-    languages: tuple[str, ...]
-    aliases: tuple[str, ...]
-    loaded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +56,7 @@ class EngineStatus:
 
     ready: bool
     devices: tuple[DeviceStatus, ...]
-
-
-@dataclass(slots=True)
-class _Model:
-    """A model in service: its replicas and what a stream of it takes (seconds of step time per second)."""
-
-    info: ModelInfo
-    pool: Pool
-    share: Share
+    speech: SpeechStatus
 
 
 class Engine:
@@ -117,9 +64,10 @@ class Engine:
 
     def __init__(self, settings: EngineSettings, devices: list[Device], ears: Device) -> None:
         self._settings, self._devices, self._ears = settings, devices, ears
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, Model] = {}
         self._vad = Pool("silero", [ears])
         self._capacity = Capacity(devices, settings.utilisation)
+        self._house = House(devices, self._capacity)
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
@@ -136,17 +84,18 @@ class Engine:
             devices.append(Device(name, name, latency=latency, memory=_memory(name)))
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
-        loaded = [_load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
+        loaded = [load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
         engine = cls(settings, devices, ears)
         try:
             for device in (ears, *devices):
                 device.start()
+            for voice in voices:
+                engine._house.add(voice, rehearse(voice, Pool(voice.info.model, devices), devices[0]))
         except BaseException:
             for device in (ears, *devices):
                 device.close()
             raise
-        for info, share in loaded:
-            engine._models[info.name] = _Model(info, Pool(info.name, devices), share)
+        engine._models = {model.info.name: model for model in loaded}
         return engine
 
     def resolve(self, name: str | None) -> str:
@@ -166,9 +115,26 @@ class Engine:
         """The loaded models, the default first."""
         return [model.info for model in self._models.values()]
 
-    def asr(self, model: str | None) -> Pool:
-        """The replicas of a loaded model. Raises InputInvalid."""
-        return self._models[self.resolve(model)].pool
+    @property
+    def kind(self) -> str:
+        """As in the settings."""
+        return self._settings.kind
+
+    def precision(self, model: str | None) -> str:
+        """Of a loaded model's encoder and decoder, as "bfloat16/int8". Raises InputInvalid."""
+        return self._models[self.resolve(model)].precision
+
+    def asr(self, model: str | None, precision: str | None = None) -> Pool:
+        """The replicas of a loaded model, in its own precision or another. Raises InputInvalid.
+
+        Blocks for seconds when it is the first time that this other one is asked for.
+        """
+        found = self._models[self.resolve(model)]
+        if precision is None or precision == found.precision:
+            return found.pool
+        if found.others is None:
+            raise InputInvalid(f"{found.info.name} runs in nothing but {found.precision} here", param="model")
+        return found.others.pool(precision)
 
     @property
     def vad(self) -> Pool:
@@ -194,6 +160,21 @@ class Engine:
         except BaseException:
             lease.release()
             raise
+
+    def voices(self) -> list[VoiceInfo]:
+        """The loaded voices, the default first."""
+        return self._house.voices()
+
+    def resolve_voice(self, voice: str | None, model: str | None = None) -> VoiceInfo:
+        """The loaded voice that wire names stand for. Raises InputInvalid (param "voice" or "model")."""
+        return self._house.resolve(voice, model)
+
+    def open_speech(self, config: SpeakConfig) -> Speaker:
+        """Admit a stream of speech; it holds its share of a device until its sound is made. From the event loop.
+
+        Raises InputInvalid, Overloaded, Draining, BackendDead.
+        """
+        return self._house.open(config)
 
     def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncGenerator[Segment, None]:
         """Segments of a whole recording (mono float32, 16 kHz), in order. Raises InputInvalid, Overloaded, Draining."""
@@ -224,13 +205,16 @@ class Engine:
                     queue=stats.queue,
                 )
             )
-        return EngineStatus(all(device.ready for device in (*self._devices, self._ears)), tuple(devices))
+        ready = all(device.ready for device in (*self._devices, self._ears))
+        return EngineStatus(ready, tuple(devices), self._house.status())
 
     async def drain(self, timeout: float) -> None:
-        """Admit nobody any more and let the devices finish what they hold, at most `timeout` seconds."""
+        """Admit nobody any more; let voices speak to the end and the devices finish, at most `timeout` seconds."""
         self._capacity.drain()
+        until = monotonic() + timeout
+        await self._house.drain(timeout)
         for device in self._devices:
-            await asyncio.to_thread(device.drain, timeout)
+            await asyncio.to_thread(device.drain, max(0.0, until - monotonic()))
 
     async def close(self) -> None:
         """End what still runs, keep what was learned about step times, free the models."""
@@ -279,31 +263,3 @@ def _memory(device: str) -> float:
 
 def _latency_path(settings: EngineSettings, device: str) -> Path:
     return settings.profiles / f"steps-{device.replace(':', '')}.json"
-
-
-def _load(model: str, default: bool, settings: EngineSettings, devices: list[Device]) -> tuple[ModelInfo, Share]:
-    """Give every device a replica of `model`; what clients are told of it, and what a stream of it takes."""
-    found = resolve(model, allow_download=settings.download)
-    aliases = OPENAI_NAMES if default else ()
-    if settings.asr_engine == "reference":
-        for device in devices:
-            reference = ReferenceBackend(found.name, found.directory, threads=settings.threads or 1)
-            device.add(reference)
-        info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
-        return info, lambda interval, partials, language: _REFERENCE_SHARE
-    checkpoint = weights.load(found.directory)
-    probes = profile.PROVEN_PROBES.get(found.name, 0)
-    whole = profile.WHOLE_WINDOW.get(found.name, frozenset())
-    for device in devices:
-        chosen = profile.choose(checkpoint, found.name, device.torch_device, settings.threads, settings.profiles)
-        if device.torch_device == "cpu":
-            torch.set_num_threads(chosen.threads)
-        backend = WhisperBackend(found.name, checkpoint, found.directory, chosen.precision, probes, whole)
-        device.add(backend)
-    log.info("%s: encoder %s, decoder %s, %d threads", found.name, chosen.precision.encoder,
-             chosen.precision.decoder, chosen.threads)  # fmt: skip
-
-    def share(interval: float, partials: bool, language: str | None) -> float:
-        return chosen.share(interval, partials, language in whole)
-
-    return ModelInfo(found.name, "asr", backend.vocabulary.languages, aliases), share

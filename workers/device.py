@@ -77,16 +77,30 @@ class Device:
     # -- life
 
     def add(self, backend: Backend) -> None:
-        """Give a backend its home here, before `start`. One backend for each model name."""
-        model, ledger = backend.spec.model, self.loop.ledger
-        if self.health is not Health.NEW:
-            raise RuntimeError(f"{self.name} has started: add backends before start()")
-        if model in self.loop.homes:
-            raise ValueError(f"{self.name} already has the model {model!r}")
-        if ledger.model_bytes + backend.limits.resident_bytes > self.memory:
-            raise ValueError(f"{model} does not fit into the memory of {self.name}")
-        ledger.model_bytes += backend.limits.resident_bytes
-        self.loop.homes[model] = Home(backend, self.torch_device)
+        """Give a backend its home here. One backend for each model name (ValueError), and as many as fit (ValueError).
+
+        Once the device has started, a backend is loaded by the calling thread while the others go on; raises what
+        `load` raises.
+        """
+        model, loop = backend.spec.model, self.loop
+        with loop.lock:
+            if self.health not in (Health.NEW, Health.READY):
+                raise RuntimeError(f"{self.name} is {self.health} and takes no backend")
+            if model in loop.homes:
+                raise ValueError(f"{self.name} already has the model {model!r}")
+            if loop.ledger.model_bytes + backend.limits.resident_bytes > self.memory:
+                raise ValueError(f"{model} does not fit into the memory of {self.name}")
+            loop.ledger.model_bytes += backend.limits.resident_bytes
+            started = self.health is not Health.NEW
+        try:
+            if started:
+                backend.load(self.torch_device)
+            with loop.lock:
+                loop.homes = {**loop.homes, model: Home(backend, self.torch_device)}  # others go through the old one
+        except BaseException:
+            with loop.lock:
+                loop.ledger.model_bytes -= backend.limits.resident_bytes
+            raise
 
     def start(self) -> None:
         """Load the backends on the device's own thread and step them from now on. Blocks; raises what `load` raises."""

@@ -36,7 +36,7 @@ PROVEN_PROBES = {"tiny.en": 17}
 WHOLE_WINDOW = {"base": frozenset({"es"})}
 """Languages whose finals lose words with frozen padding, by model: theirs take the whole window (docs/whisper.md)."""
 
-_VERSION = 1
+_VERSION = 2
 _ROUNDS = 3
 _ROWS_PER_SECOND = 50
 _PARTIAL_ROWS = REDO + _ROWS_PER_SECOND + MARGIN
@@ -57,6 +57,16 @@ class Precision:
     encoder: str = "float32"
     decoder: str = "float32"
 
+    def __str__(self) -> str:
+        return f"{self.encoder}/{self.decoder}"
+
+
+def proven(device: str) -> tuple[Precision, ...]:
+    """Those that a device may be asked for."""
+    if device != "cpu":
+        return (Precision("float16", "float16"),)
+    return tuple(Precision(encoder, decoder) for encoder in PROVEN_ENCODER for decoder in PROVEN_DECODER)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -69,6 +79,24 @@ class Profile:
     token: float
     final_encode: float
     measured: dict[str, float]
+
+    @classmethod
+    def of(cls, precision: Precision, threads: int, measured: dict[str, float]) -> Profile:
+        """What was measured, with this precision."""
+        encode = measured[f"encoder {precision.encoder} partial"]
+        return cls(
+            precision=precision,
+            threads=threads,
+            partial_encode=encode,
+            prefill=measured[f"decoder {precision.decoder} prefill"],
+            token=measured[f"decoder {precision.decoder} token"],
+            final_encode=encode * _ROWS_PER_SECOND / _PARTIAL_ROWS,
+            measured=measured,
+        )
+
+    def taking(self, precision: Precision) -> Profile:
+        """The same measurement with another precision than the fastest."""
+        return Profile.of(precision, self.threads, self.measured)
 
     def share(self, partial_interval: float, partials: bool, whole: bool = False) -> float:
         """Seconds of step time per second that a stream takes while somebody talks on it without a pause.
@@ -85,10 +113,11 @@ class Profile:
 def choose(weights: Checkpoint, name: str, device: str, threads: int | None, folder: Path) -> Profile:
     """The profile for a model on this device: read from `folder`, or measured now and written there if that can be.
 
-    `threads` fixes the number of CPU threads; None measures 1, 2, 4 … up to the cores.
+    `threads` fixes the number of CPU threads; None measures 1, 2, 4 … up to the cores. Each number has a file of its
+    own, so that processes with different ones do not measure again and again.
     """
     key = _key(name, device, threads, weights)
-    path = folder / f"{name.replace('/', '--')}-{device.replace(':', '')}.json"
+    path = folder / f"{name.replace('/', '--')}-{device.replace(':', '')}-{_threads(threads)}.json"
     try:
         saved = json.loads(path.read_text())
         if saved.pop("key") == key:
@@ -105,6 +134,16 @@ def choose(weights: Checkpoint, name: str, device: str, threads: int | None, fol
     except OSError as error:
         log.warning("the profile of %s could not be kept and is measured again next time: %s", name, error)
     return profile
+
+
+def _threads(threads: int | None) -> str:
+    match threads:
+        case None:
+            return "any-threads"
+        case 1:
+            return "1-thread"
+        case _:
+            return f"{threads}-threads"
 
 
 def measure(weights: Checkpoint, device: str, threads: int | None) -> Profile:
@@ -139,15 +178,7 @@ def _measure(
             times[f"decoder {precision} token"] = _time(partial(_decode, decoder, cross, 1), device)
     encoder_choice = _best(encoders, lambda p: times[f"encoder {p} partial"])
     decoder_choice = _best(decoders, lambda p: times[f"decoder {p} prefill"] + 5 * times[f"decoder {p} token"])
-    return Profile(
-        precision=Precision(encoder_choice, decoder_choice),
-        threads=threads,
-        partial_encode=times[f"encoder {encoder_choice} partial"],
-        prefill=times[f"decoder {decoder_choice} prefill"],
-        token=times[f"decoder {decoder_choice} token"],
-        final_encode=times[f"encoder {encoder_choice} partial"] * _ROWS_PER_SECOND / _PARTIAL_ROWS,
-        measured=times,
-    )
+    return Profile.of(Precision(encoder_choice, decoder_choice), threads, times)
 
 
 def _best(choices: tuple[str, ...], seconds: Callable[[str], float]) -> str:

@@ -28,10 +28,21 @@ def test_voice_activity_reports_to_nobody(tmp_path: Path) -> None:
 def test_a_broken_profile_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str) -> None:
     checkpoint = weights.load(resolve("tiny.en").directory)
     monkeypatch.setattr(profile, "measure", lambda *_: MEASURED)
-    (tmp_path / "tiny.en-cpu.json").write_text(kept, "utf-8")
+    (tmp_path / "tiny.en-cpu-1-thread.json").write_text(kept, "utf-8")
     assert profile.choose(checkpoint, "tiny.en", "cpu", 1, tmp_path) == MEASURED
     monkeypatch.setattr(profile, "measure", lambda *_: pytest.fail("the profile was not kept"))
     assert profile.choose(checkpoint, "tiny.en", "cpu", 1, tmp_path) == MEASURED
+
+
+def test_each_number_of_threads_has_a_profile_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that differ in it live side by side, and would measure anew at each start."""
+    checkpoint = weights.load(resolve("tiny.en").directory)
+    measured: list[int | None] = []
+    monkeypatch.setattr(profile, "measure", lambda _, __, threads: measured.append(threads) or MEASURED)
+    for threads in (None, 1, 2, None, 1, 2):
+        profile.choose(checkpoint, "tiny.en", "cpu", threads, tmp_path)
+    assert measured == [None, 1, 2]
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_profile_that_cannot_be_kept_is_used_all_the_same(

@@ -59,9 +59,10 @@ class Timed:
         cost: float = float("inf"),
         model: str = "timed",
         task_bytes: int = 0,
+        resident_bytes: int = 0,
     ) -> None:
         self.spec = Spec(task="test", model=model)
-        self.limits = Limits(items=items, cost=cost, task_bytes=task_bytes)
+        self.limits = Limits(items=items, cost=cost, task_bytes=task_bytes, resident_bytes=resident_bytes)
         self.sleep = sleep
         self.a, self.k = a, k
         self.batches: list[list[Hashable]] = []

@@ -334,10 +334,44 @@ def test_misuse_is_told() -> None:
     with pytest.raises(BackendDead):
         Pool("timed", [device]).submit_task(Job(1), lane=Lane.FINAL, deadline=0, sink=Diary())
     device.start()
-    with pytest.raises(RuntimeError, match="before start"):
-        device.add(Timed(model="more"))
     with pytest.raises(RuntimeError, match="started already"):
         device.start()
+    device.close()
+    with pytest.raises(RuntimeError, match="closed and takes no"):
+        device.add(Timed(model="more"))
+
+
+async def test_a_model_comes_while_others_are_at_work(device: Device, pool: Pool, model: Timed) -> None:
+    gate = Gate(model)
+    first = pool.submit(Job(1), lane=Lane.FINAL, deadline=time.monotonic())
+    await asyncio.to_thread(gate.entered.wait, 10)
+    more = Timed(model="more")
+    device.add(more)
+    second = Pool("more", [device]).submit(Job(2), lane=Lane.BULK, deadline=time.monotonic())
+    gate.open()
+    assert [await handle.result() for handle in (first, second)] == ["1.0", "2.0"]
+    with pytest.raises(ValueError, match="already has"):
+        device.add(Timed(model="more"))
+    device.close()
+    assert more.closed
+
+
+def test_a_model_that_does_not_fit_or_load_leaves_the_device_as_it_was() -> None:
+    class Broken(Timed):
+        def load(self, device: str) -> None:
+            raise OSError("the weights are gone")
+
+    device = Device("d", memory=100.0)
+    device.add(Timed())
+    device.start()
+    large = Timed(model="large", resident_bytes=101)
+    with pytest.raises(ValueError, match="does not fit"):
+        device.add(large)
+    for _ in range(3):
+        with pytest.raises(OSError, match="gone"):
+            device.add(Broken(model="broken", resident_bytes=60))
+    assert not device.serves("broken")
+    assert device.stats().resident_bytes == 0
     device.close()
 
 
