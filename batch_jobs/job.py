@@ -97,6 +97,8 @@ class Job:
     repairs_done: int = 0
     error: str | None = None
     """Why it failed, in words a person can act on."""
+    waiting: str | None = None
+    """What it waits for, when something is short that it needs."""
     warnings: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds of work by stage: "decode" (with voice activity), "asr" (step time), "repair" (step time), "write"."""

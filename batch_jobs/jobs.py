@@ -34,6 +34,9 @@ _YOUNG = 3600.0
 """Seconds for which nothing is removed from a full spool: somebody is about to make a job of it."""
 _ROOM = 0.9
 """Share of the spool's limit from which on it is cleaned before a file is taken."""
+_IDLE = 60.0
+"""Seconds for which nobody may have put a file again before it is removed with its last job: longer than it takes from
+there until the new job is known."""
 _PAGE = 1000
 """Jobs read at once."""
 _LOOK = 30.0
@@ -69,14 +72,16 @@ class Jobs:
         """Spool a file's bytes; the blob, for `create`. Raises InputTooLarge, SpoolFull, and what `data` raises."""
         if time.monotonic() - self._looked > _LOOK:
             self._looked = time.monotonic()
+            self.discard()
             if self.spool.usage() > _ROOM * self.settings.spool_bytes:
                 self.clean(_YOUNG)
         return self.spool.put(self._limited(data))
 
-    def create(self, source: str, name: str, options: JobOptions, owner: str = "") -> Job:
-        """A job for a blob that is in the spool. Raises Overloaded."""
+    def create(self, source: str, name: str, options: JobOptions, owner: str = "", id: str | None = None) -> Job:
+        """A job for a blob that is in the spool. One of this `id` that exists stays as it is. Raises Overloaded."""
         now = time.time()
-        job = Job(f"{int(now * 1000):012x}{secrets.token_hex(5)}", name, options, State.QUEUED, source, owner, now)
+        id = id or f"{int(now * 1000):012x}{secrets.token_hex(5)}"
+        job = Job(id, name, options, State.QUEUED, source, owner, now)
         self.queue.create(job, Task(job.id, SPLIT, Kind.SPLIT), Task(job.id, STITCH, Kind.STITCH))
         return job
 
@@ -108,23 +113,28 @@ class Jobs:
         return self.queue.retry(id)
 
     def delete(self, id: str) -> None:
-        """Remove a job, its transcript, and its file if no other job has the same one. Raises NoSuchJob.
+        """Remove a job and its transcript. Raises NoSuchJob.
 
-        What was decoded of the file goes at once if no other job is open, else with the next cleaning.
+        Its file and what was made of it follow with the first `discard` after `_IDLE` seconds, if nobody needs them:
+        somebody may be handing in the same file just now, and have found it in the spool.
         """
         job = self.get(id)
-        decoded = self._files_of(job)
+        audio, heard = self._files_of(job)
+        files = {("source", job.source), *(("audio", blob) for blob in audio), *(("heard", name) for name in heard)}
         self.queue.delete(id)
         self.spool.forget(f"jobs/{id}")
-        others = list(self._all())
-        if all(other.source != job.source for other in others):
-            self.spool.delete(job.source)
-            if not any(self._unsettled(other) for other in others):
-                audio, heard = decoded
-                for blob in audio:
-                    self.spool.delete(blob)
-                for name in heard:
-                    self.spool.forget(name)
+        self.queue.discard(files, _IDLE)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove files of deleted jobs whose time has come and that no job needs."""
+        while files := self.queue.unused():
+            young = []
+            for kind, name in files:
+                remove = self.spool.forget if kind == "heard" else self.spool.delete
+                if not remove(name, _IDLE):
+                    young.append((kind, name))
+            self.queue.discard(young, _IDLE)
 
     def dead(self, id: str | None = None, limit: int = 100) -> Sequence[Dead]:
         """Tasks that were given up, the newest first."""
@@ -135,6 +145,7 @@ class Jobs:
         gone = self.queue.sweep(older_than)
         for id in gone:
             self.spool.forget(f"jobs/{id}")
+        self.discard()
         self.clean(max(older_than, _YOUNG))
         return len(gone)
 

@@ -32,6 +32,8 @@ class BatchSettings:
     """Times that a task may kill its worker before it becomes a dead letter."""
     attempts: int = 3
     """Times that a task may fail with an error that may pass, each later than the one before."""
+    patience: float = 3600.0
+    """A task that finds no room in the spool is tried again for this long before it is a dead letter."""
     max_jobs: int = 10_000
     """Jobs not yet finished; more are refused."""
     max_file_bytes: int = 16 * GIB

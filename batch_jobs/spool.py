@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
+import math
 import os
 import re
 import threading
@@ -37,6 +39,7 @@ _FULL_STORE = re.compile(r"StorageFull|QuotaExceeded|InsufficientStorage|no spac
 _BLOB = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _LONGEST_NAME = 200
+_log = logging.getLogger(__name__)
 
 
 class SpoolFull(ServingError):
@@ -108,9 +111,10 @@ class Spool:
     def exists(self, blob: str) -> bool:
         return bool(self._fs.exists(self._blob(blob)))
 
-    def delete(self, blob: str) -> None:
-        """Nothing happens when it is not there."""
-        self._remove(self._blob(blob))
+    def delete(self, blob: str, idle: float = -math.inf) -> bool:
+        """Delete it, unless it was put within the last `idle` seconds (in S3, where putting again leaves the age of
+        what is young, half an hour more); False then. Who puts it at the same moment has it all the same."""
+        return self._remove_idle(self._blob(blob), idle)
 
     # Named things
 
@@ -131,11 +135,10 @@ class Spool:
         except FileNotFoundError:
             return None
 
-    def forget(self, name: str) -> None:
-        """Delete what was saved as `name` or below it; nothing happens when there is nothing."""
-        path = self._named(name)
-        for found in self._files(path):
-            self._remove(found)
+    def forget(self, name: str, idle: float = -math.inf) -> bool:
+        """Delete what was saved as `name` or below it, unless it was saved within the last `idle` seconds."""
+        removed = [self._remove_idle(found, idle) for found in self._files(self._named(name))]
+        return all(removed)
 
     # Room
 
@@ -224,7 +227,8 @@ class Spool:
                 self._remove(temporary)
             full = isinstance(error, OSError) and (error.errno in _FULL or _FULL_STORE.search(str(error)))
             if full:
-                raise SpoolFull(f"there is no space left for the spool in {self._root}: make room there") from error
+                _log.error("there is no space left for the spool in %s: make room there", self._root)
+                raise SpoolFull("there is no space left for the spool of files: make room on its disk") from error
             raise
 
     def _store_local(self, pieces: Iterable[bytes | memoryview], path: Callable[[], str], temporary: str) -> None:
@@ -285,23 +289,40 @@ class Spool:
         found = self._fs.find(below, detail=True) if self._fs.exists(below) else {}
         return {path: (int(info["size"]), _written(info)) for path, info in found.items()}
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str, known_as: str | None = None) -> None:
         with suppress(FileNotFoundError):
             if not self._local:
                 self._fs.rm_file(path)
                 return
             os.unlink(path)
-            if path.startswith(f"{self._root}/named/"):
+            if (known_as or path).startswith(f"{self._root}/named/"):
                 with suppress(OSError):  # others are in it
-                    os.rmdir(os.path.dirname(path))
+                    os.rmdir(os.path.dirname(known_as or path))
+
+    def _remove_idle(self, path: str, idle: float) -> bool:
+        """False when it is not idle for so long."""
+        if idle > 0 and self._age(path) <= (idle if self._local else idle + _FRESH):
+            return not self._fs.exists(path)
+        if not self._local:
+            self._remove(path)
+            return True
+        # Taken aside before the last look, so that nobody finds it between that and the end.
+        aside = self._incoming + uuid4().hex
+        Path(aside).parent.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.rename(path, aside)
+            if self._age(aside) <= idle:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(aside, path)
+                return False
+            self._remove(aside, path)
+        return True
 
     def _found(self, blob: str, use: Callable[[str], Any]) -> Any:
         try:
             return use(self._blob(blob))
         except FileNotFoundError:
-            raise BlobMissing(
-                f"the spool in {self._root} does not hold {blob}; it was deleted, or is in another"
-            ) from None
+            raise BlobMissing(f"the spool does not hold {blob}; it was deleted, or is in another spool") from None
 
     def _blob(self, blob: str) -> str:
         if not _BLOB.fullmatch(blob):

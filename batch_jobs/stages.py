@@ -112,7 +112,10 @@ class Stages:
 
     async def _fan_out(self, lease: Lease, chunks: Sequence[Chunk]) -> bool:
         """False when the lease was lost."""
-        tasks = [Task(lease.task.job, chunk.id, Kind.CHUNK, wire.dump(chunk)) for chunk in chunks]
+        tasks = [
+            Task(lease.task.job, chunk.id, Kind.CHUNK, wire.dump(chunk), covers=chunk.length / SAMPLE_RATE)
+            for chunk in chunks
+        ]
         return await asyncio.to_thread(self._queue.fan_out, lease, tasks, chunks=len(tasks))
 
     async def _chunk(self, lease: Lease, job: Job) -> None:

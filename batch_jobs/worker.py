@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from batch_jobs.job import Job
+from batch_jobs.queue.clients import blames
 from batch_jobs.queue.task import Kind, Lease
+from batch_jobs.spool import SpoolFull
 from batch_jobs.stages import Stages
 from workers.errors import Draining, InputInvalid, InputTooLarge, Overloaded, ServingError
 
@@ -107,21 +110,46 @@ class Worker:
     async def _failed(self, lease: Lease, error: Exception) -> None:
         task = lease.task
         if isinstance(error, RedisError):
-            _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, error)
+            if blames(error):
+                await self._dropped(lease, error)
+            else:
+                _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, error)
             return
         if isinstance(error, Draining | Overloaded):
             # Nothing is wrong with the task: it is given back, after a pause in which others may take it.
             await asyncio.sleep(_PAUSE)
             return
+        if isinstance(error, SpoolFull):
+            # Others make room, or somebody does: nothing is wrong with the task.
+            _log.warning("task %s of job %s waits: %s", task.id, task.job, error)
+            await self._tell(lease, partial(self._queue.postpone, lease, error.message))
+            return
         foreseen = isinstance(error, ServingError | OSError)
         _log.warning("task %s of job %s: %s", task.id, task.job, error, exc_info=None if foreseen else error)
-        reason = error.message if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
         # A model that this worker has not loaded another may have.
         final = isinstance(error, InputTooLarge) or (isinstance(error, InputInvalid) and error.param != "model")
+        await self._tell(lease, partial(self._queue.fail, lease, _reason(error), again=not final))
+
+    async def _tell(self, lease: Lease, work: Callable[[], None]) -> None:
+        """Have the queue note what became of a task."""
+        task = lease.task
         try:
-            await asyncio.to_thread(self._queue.fail, lease, reason, again=not final)
+            await asyncio.to_thread(work)
+        except RedisError as error:
+            if blames(error):
+                await self._dropped(lease, error)
+            else:
+                _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, error)
+
+    async def _dropped(self, lease: Lease, error: RedisError) -> None:
+        """Given back it would come again for ever: what the queue holds of its job is broken."""
+        task = lease.task
+        _log.error("task %s of job %s is given up, the queue refuses it: %s", task.id, task.job, error)
+        try:
+            await asyncio.to_thread(self._queue.drop, lease, f"The queue cannot work with what it holds: {error}")
         except RedisError as away:
             _log.error("task %s of job %s: the queue is away: %s", task.id, task.job, away)
+            lease.over = True  # it runs out, which counts as a delivery
 
     def _give_back(self, *leases: Lease) -> None:
         """Leave to others what has not ended. While the queue is away the leases run out by themselves."""
@@ -129,3 +157,12 @@ class Worker:
             with suppress(RedisError):
                 if not lease.over:
                     self._queue.give_back(lease)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, for the job's owner: where things lie on this machine is for the log."""
+    if isinstance(error, ServingError):
+        return error.message
+    if isinstance(error, OSError):
+        return f"{type(error).__name__}: {error.strerror or error}"
+    return f"{type(error).__name__}: {error}"

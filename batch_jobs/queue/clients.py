@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from redis import ConnectionPool, Redis
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -13,6 +15,8 @@ SOCKET_TIMEOUT = 10.0
 """Seconds without an answer after which a connection is given up."""
 _RETRIES = 15
 """With a wait of up to a second between them: a restart of the server passes unnoticed."""
+_PASSING = re.compile(r"(?:^|: -?)(?:MISCONF|LOADING|MASTERDOWN|OOM|READONLY|BUSY|NOREPLICAS|CLUSTERDOWN|TRYAGAIN)\b")
+"""Begins the answer, or in a script's that of one of its commands."""
 
 
 def patient() -> Retry:
@@ -37,4 +41,10 @@ def passes(error: RedisError) -> bool:
     """Whether the server may be well again by itself: away, starting, its disk or memory full, being replaced."""
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OutOfMemoryError | ReadOnlyError):
         return True
-    return isinstance(error, ResponseError) and str(error).startswith(("MISCONF", "LOADING", "MASTERDOWN"))
+    return isinstance(error, ResponseError) and _PASSING.search(str(error)) is not None
+
+
+def blames(error: RedisError) -> bool:
+    """Whether the request itself cannot be done, so that trying it again gives the same: what is stored has a wrong
+    type, or a script fails of it."""
+    return isinstance(error, ResponseError) and not isinstance(error, NoPermissionError) and not passes(error)

@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis import Redis
@@ -34,6 +34,10 @@ _BACKOFF, _LONGEST_BACKOFF = 1.0, 60.0
 """Seconds before the second attempt of a task, doubled with each further one, and the most it comes to."""
 _ENDED_JOBS = 10
 """Records of ended jobs that are kept, as a multiple of the jobs that may be open. The oldest go first."""
+_UNUSED = 1000
+"""Files told at once."""
+_INDEXES = "1"
+"""Goes up when jobs have another index."""
 _REASON = 2000
 """Characters that are kept of a reason."""
 _log = logging.getLogger(__name__)
@@ -54,6 +58,7 @@ class Queue(Records):
         self._settings = settings
         self._clock = clock
         self._scripts = Scripts(self._redis)
+        self._index()
         self._consumer = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._taking = clone(redis)
         self._take_scripts = Scripts(self._taking)
@@ -105,6 +110,18 @@ class Queue(Records):
     def delete(self, id: str) -> None:
         """Remove everything of a job, ended or not."""
         self._run("delete", id)
+
+    def discard(self, files: Iterable[tuple[str, str]], after: float) -> None:
+        """Note files of deleted jobs as (kind, name); `unused` gives them back after so many seconds. Of kind "source"
+        are those that came in, the others are what was made of them."""
+        due = self._clock() + after
+        if noted := {f"{kind} {name}": due for kind, name in files}:
+            self._redis.zadd(f"{PREFIX}unused", noted)
+
+    def unused(self) -> list[tuple[str, str]]:
+        """Of these files, those whose time has come and that no job needs, at most `_UNUSED`. Each is told once."""
+        found = (member.partition(" ") for member in self._run("unused", _UNUSED))
+        return [(kind, name) for kind, _, name in found]
 
     def sweep(self, older_than: float) -> list[str]:
         """Delete the jobs that ended more than `older_than` seconds ago; their ids."""
@@ -206,6 +223,17 @@ class Queue(Records):
             due = self._clock() + wait * random.uniform(0.5, 1.0)
         self._end("fail", lease, clean(reason[:_REASON]), lease.attempt, due)
 
+    def postpone(self, lease: Lease, reason: str) -> None:
+        """Try a task again later because something is short that others may free; no attempt is counted, and the job
+        says as `waiting` what for. After `settings.patience` of waiting it is dead."""
+        limits = (self._settings.patience, _LONGEST_BACKOFF)
+        self._end("postpone", lease, clean(reason[:_REASON]), lease.attempt, *limits)
+
+    def drop(self, lease: Lease, reason: str) -> None:
+        """Give a task up whose job's records cannot be worked with, also when a script failed in its middle: a dead
+        letter at least, and the job fails if what is dead cannot be noted otherwise."""
+        self._end("drop", lease, clean(reason[:_REASON]))
+
     def give_back(self, lease: Lease) -> None:
         """Leave a task to others at once, in its old place in the queue; this delivery is not counted."""
         self._end("give_back", lease)
@@ -225,6 +253,18 @@ class Queue(Records):
         self._renewal.close()
         for redis in (self._redis, self._taking, self._renewing):
             redis.close()
+
+    def _index(self) -> None:
+        """Make the indexes of jobs that an earlier version has stored. What changes meanwhile indexes itself."""
+        if self._redis.get(f"{PREFIX}indexes") == _INDEXES:
+            return
+        cursor = 0
+        while True:
+            cursor, found = self._redis.zscan(f"{PREFIX}jobs", cursor, count=500)
+            self._run("index", *(id for id, _ in found))
+            if not cursor:
+                break
+        self._redis.set(f"{PREFIX}indexes", _INDEXES)
 
     def _try_take(self, begin: bool) -> Lease | tuple[str, float]:
         """A lease, or the last entry of the bell and the time (Unix) at which a delayed task is due."""
@@ -271,8 +311,8 @@ class Queue(Records):
             self._renewal.release(lease)
 
 
-def _rows(tasks: Sequence[Task]) -> list[tuple[str, str]]:
-    return [(task.id, task.text) for task in tasks]
+def _rows(tasks: Sequence[Task]) -> list[tuple[str, str, float]]:
+    return [(task.id, task.text, task.covers) for task in tasks]
 
 
 def _full(most: int) -> Overloaded:

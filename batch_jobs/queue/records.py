@@ -33,22 +33,23 @@ class Records:
     ) -> list[Job]:
         """The newest jobs first, at most `limit`; with `before` (a job's id) those after it in that order.
 
-        Raises `InputInvalid` when there is no job `before`.
+        Raises `InputInvalid` when there is no job `before` (of that owner).
         """
+        index = f"{PREFIX}jobs" if owner is None else f"{PREFIX}jobs_of:{owner}"
         first = 0
         if before is not None:
-            rank = self._redis.zrevrank(f"{PREFIX}jobs", before)
+            rank = self._redis.zrevrank(index, before)
             if rank is None:
                 raise InputInvalid(f"There is no job {before} to go on from: start again without it.", param="before")
             first = rank + 1
         found: list[Job] = []
         while len(found) < limit:
-            ids = self._redis.zrevrange(f"{PREFIX}jobs", first, first + _PAGE - 1)
+            ids = self._redis.zrevrange(index, first, first + _PAGE - 1)
             pipeline = self._redis.pipeline(transaction=False)
             for id in ids:
                 pipeline.hgetall(f"{PREFIX}job:{id}")
             for id, stored in zip(ids, pipeline.execute(), strict=True):
-                if stored and state in (None, stored["state"]) and owner in (None, stored["owner"]):
+                if stored and state in (None, stored["state"]):
                     found.append(decode_job(id, stored))
             if len(ids) < _PAGE:
                 break

@@ -23,7 +23,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A piece of work of a job. `id` is unique within the job; `payload` is JSON text.
+    """A piece of work of a job. `id` is unique within the job; `payload` is JSON text. `covers`: seconds of audio that
+    count as `Job.covered` when it is given up; not read back.
 
     Raises ValueError when an id has other characters than letters, digits and `._:-`, or the payload is too long.
     """
@@ -32,6 +33,7 @@ class Task:
     id: str
     kind: Kind
     payload: str = ""
+    covers: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         for name in (self.job, self.id):
@@ -86,5 +88,5 @@ class Lease:
     cancelled: bool = False
     over: bool = False
     """Committed, failed or given back."""
-    fanned_out: list[tuple[list[tuple[str, str]], dict[str, str]]] = field(default_factory=list)
+    fanned_out: list[tuple[list[tuple[str, str, float]], dict[str, str]]] = field(default_factory=list)
     """Tasks that were added under it, with what they increased; the commit makes sure of them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,12 +18,14 @@ import av
 import numpy as np
 import pytest
 
+from batch_jobs import jobs as facade
 from batch_jobs import split as splitting
 from batch_jobs import stages, wire
 from batch_jobs.errors import NoSuchJob, NotReady
 from batch_jobs.hear import sentences
-from batch_jobs.job import FORMATS, Channels, Job, State
+from batch_jobs.job import FORMATS, Channels, Job, JobOptions, State
 from batch_jobs.jobs import Jobs
+from batch_jobs.queue import records
 from batch_jobs.queue.task import Kind
 from batch_jobs.settings import BatchSettings
 from batch_jobs.stages import Stages
@@ -262,6 +266,7 @@ def test_a_dead_chunk_is_a_named_hole_and_a_retry_mends_it(
     assert max(len(chunk.runs) for chunk in dead) > 1, "so that there is silence between its holes"
     (done,) = ended(jobs, engine, [job])
     assert (done.state, done.chunks_failed) == (State.PARTIAL, len(dead))
+    assert done.covered + done.silent == pytest.approx(done.decoded, abs=0.01), "what is given up is settled too"
     partial = jobs.transcript(job.id)
     (reason,) = {letter.reason for letter in jobs.dead(job.id) if letter.kind is Kind.CHUNK}
     assert gone in reason
@@ -276,16 +281,38 @@ def test_a_dead_chunk_is_a_named_hole_and_a_retry_mends_it(
     assert jobs.retry(job.id)
     (mended,) = ended(jobs, engine, [job])
     assert (mended.state, mended.chunks_failed) == (State.DONE, 0)
+    assert mended.covered + mended.silent == pytest.approx(mended.decoded, abs=0.01)
     whole = submit(jobs, data)
     ended(jobs, engine, [whole])
     assert jobs.render(job.id, "json") == jobs.render(whole.id, "json")
     assert not jobs.retry(job.id)
 
 
-def test_a_full_spool_fails_the_job_which_goes_on_when_there_is_room(
+def test_a_job_waits_for_room_in_a_full_spool_and_says_so(
     jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitting, "_PARTS", (30, 20))
+    data = flac(talk(60))
+
+    async def run() -> None:
+        job = submit(jobs, data)
+        limit, jobs.spool.limit_bytes = jobs.spool.limit_bytes, len(data) + 2 * 40 * SAMPLE_RATE
+        async with working(jobs, engine):
+            await until(lambda: "the spool is full" in (jobs.get(job.id).waiting or ""))
+            assert not jobs.get(job.id).state.ended
+            jobs.spool.limit_bytes = limit
+            await until(lambda: jobs.get(job.id).state.ended)
+        done = jobs.get(job.id)
+        assert (done.state, done.waiting, jobs.dead()) == (State.DONE, None, []), "no attempt of its one was counted"
+
+    asyncio.run(run())
+
+
+def test_a_spool_that_stays_full_fails_the_job_which_goes_on_when_there_is_room(
+    jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splitting, "_PARTS", (30, 20))
+    monkeypatch.setattr(jobs.queue, "_settings", replace(jobs.settings, patience=0.0))
     data = flac(talk(60))
     job = submit(jobs, data)
     limit, jobs.spool.limit_bytes = jobs.spool.limit_bytes, len(data) + 2 * 40 * SAMPLE_RATE
@@ -343,7 +370,10 @@ def test_a_cancelled_job_ends_at_once_and_the_worker_goes_on(jobs: Jobs, engine:
 # What stays and what goes
 
 
-def test_delete_takes_the_files_along_unless_another_job_has_them(jobs: Jobs, engine: Engine) -> None:
+def test_delete_takes_the_files_along_unless_another_job_has_them(
+    jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facade, "_IDLE", -1.0)
     data = flac(talk(20))
     first, second = ended(jobs, engine, [submit(jobs, data), submit(jobs, data)])
     jobs.delete(first.id)
@@ -353,6 +383,41 @@ def test_delete_takes_the_files_along_unless_another_job_has_them(jobs: Jobs, en
     assert jobs.transcript(second.id).segments
     jobs.delete(second.id)
     assert files(jobs) == []
+
+
+def test_a_file_that_somebody_hands_in_again_is_not_taken_from_him(
+    jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He has found it in the spool and his job is not known yet when the last other one is deleted."""
+    data = flac(talk(20))
+    (first,) = ended(jobs, engine, [submit(jobs, data)])
+    kept = jobs.keep([data])
+    jobs.delete(first.id)
+    second = jobs.create(kept, "again.flac", JobOptions())
+    (done,) = ended(jobs, engine, [second])
+    assert done.state is State.DONE
+    now = time.time()
+    monkeypatch.setattr(jobs.queue, "_clock", lambda: now + 61)
+    jobs.discard()
+    assert jobs.source(second.id).read() == data, "its time had come, but it is in use"
+    jobs.delete(second.id)
+    monkeypatch.setattr(jobs.queue, "_clock", lambda: now + 122)
+    jobs.discard()
+    assert jobs.spool.exists(kept), "it is young"
+    for path in files(jobs):
+        os.utime(path, (now - 100, now - 100))
+    monkeypatch.setattr(jobs.queue, "_clock", lambda: now + 183)
+    jobs.discard()
+    assert files(jobs) == []
+
+
+def test_a_deletion_reads_no_other_job(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [submit(jobs, b"same") for _ in range(3)]
+    read: list[str] = []
+    real = records.decode_job
+    monkeypatch.setattr(records, "decode_job", lambda id, stored: read.append(id) or real(id, stored))
+    jobs.delete(given[0].id)
+    assert read == [given[0].id]
 
 
 def test_cleaning_keeps_what_open_jobs_need_and_takes_the_rest(jobs: Jobs, engine: Engine) -> None:

@@ -7,12 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from batch_jobs.job import Priority, State
 from batch_jobs.queue import queue as queue_module
+from batch_jobs.queue import records
+from batch_jobs.queue.clients import blames, passes
 from batch_jobs.queue.queue import Queue
 from batch_jobs.queue.server import Server, connect
 from batch_jobs.queue.task import Kind, Lease, Task
@@ -425,6 +430,147 @@ def test_jobs_are_listed_newest_first_in_pages(queue: Queue) -> None:
     assert times == sorted(times, reverse=True)
     with pytest.raises(InputInvalid, match="no job nobody"):
         queue.jobs(before="nobody")
+
+
+def test_only_an_owners_jobs_are_read_for_a_list_of_them(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that an earlier version stored without an index."""
+    for number in range(120):
+        one = job(f"job{number}", owner="me" if number == 60 else "you", created=1000.0 + number)
+        queue.create(one, Task(one.id, "split", Kind.SPLIT), Task(one.id, "stitch", Kind.STITCH))
+    queue.cancel("job5")
+    indexes = [*queue._redis.keys("*jobs_of:*"), *queue._redis.keys("*source:*"), "speechlane:again"]
+    before = {name: queue._redis.dump(name) for name in indexes}
+    assert len(before) == 4
+    queue._redis.delete(*indexes, "speechlane:indexes")
+    queue._index()
+    assert {found.id for found in queue.jobs(owner="you", limit=1000)} == {f"job{n}" for n in range(120) if n != 60}
+    assert queue._redis.smembers("speechlane:again") == {"job5"}
+    assert queue._redis.scard(f"speechlane:source:{'0' * 64}") == 120
+    read: list[str] = []
+    real = records.decode_job
+    monkeypatch.setattr(records, "decode_job", lambda id, stored: read.append(id) or real(id, stored))
+    monkeypatch.setattr(queue._redis, "zscan", lambda *_, **__: pytest.fail("made once"))
+    queue._index()
+    assert [found.id for found in queue.jobs(owner="me")] == read == ["job60"]
+    with pytest.raises(InputInvalid, match="no job job60"):
+        queue.jobs(owner="you", before="job60")
+    assert queue.jobs(owner="nobody") == []
+
+
+def test_files_of_deleted_jobs_are_told_when_their_time_has_come_and_nobody_needs_them(
+    make: Callable[..., Queue],
+) -> None:
+    now = [1000.0]
+    queue = make(lambda: now[0])
+    split(queue, "one", 1)
+    files = [("source", "0" * 64), ("audio", "a" * 64), ("heard", "results/b")]
+    queue.discard(files[1:], 60.0)
+    assert queue.unused() == []
+    now[0] += 61
+    assert queue.unused() == [], "a job goes on, which may have the same"
+    queue.discard(files, 60.0)
+    now[0] += 61
+    finish(queue)
+    assert queue.unused() == files[1:], "the job has the same source"
+    queue.delete("one")
+    queue.discard(files, 60.0)
+    now[0] += 61
+    assert sorted(queue.unused()) == sorted(files)
+    assert queue.unused() == []
+    split(queue, "dead", 1)
+    queue.fail(take(queue), "bad", again=False)
+    finish(queue)
+    assert state(queue, "dead") is State.DONE
+    queue.discard(files[1:], 0.0)
+    assert queue.unused() == [], "it can be tried again"
+
+
+def test_a_chunk_that_is_given_up_counts_as_covered_until_it_is_tried_again(make: Callable[..., Queue]) -> None:
+    queue = make(deliveries=1)
+    create(queue, "job")
+    lease = take(queue)
+    assert queue.fan_out(lease, [Task("job", f"c{n}", Kind.CHUNK, covers=2.5) for n in range(3)], chunks=3)
+    assert queue.commit(lease, "split", fields={"decoded": 7.5, "split": True})
+    queue.fail(take(queue), "bad", again=False)
+    abandon(queue, take(queue))
+    assert queue.commit(take(queue), "text", increments={"covered": 2.5})
+    stitch = take(queue)
+    found = queue.job("job")
+    assert found is not None and (found.covered, found.chunks_failed, found.progress) == (7.5, 2, 0.99)
+    assert queue.commit(stitch, "", fields={"state": State.PARTIAL})
+    assert queue.retry("job")
+    found = queue.job("job")
+    assert found is not None and (found.covered, found.chunks_failed) == (2.5, 0)
+
+
+def test_what_is_postponed_waits_without_an_attempt_and_says_why_but_not_for_ever(make: Callable[..., Queue]) -> None:
+    now = [1000.0]
+    queue = make(lambda: now[0], patience=600.0)
+    create(queue, "job")
+    tries = 0
+    while (lease := queue.take(0)) is not None:
+        tries += 1
+        assert (lease.attempt, lease.deliveries) == (1, 1)
+        assert queue.job("job").waiting is None  # type: ignore[union-attr]
+        queue.postpone(lease, "no room")
+        found = queue.job("job")
+        assert found is not None
+        if found.state.ended:
+            break
+        assert (found.waiting, found.error) == ("no room", None)
+        now[0] += 61
+    assert tries > 5 and now[0] >= 1600
+    found = queue.job("job")
+    assert found is not None and (found.state, found.error, found.waiting) == (State.FAILED, "no room", None)
+    assert queue.retry("job")
+    queue.postpone(take(queue), "no room")
+    now[0] += 61
+    assert queue.commit(take(queue), "split")
+    assert queue._redis.keys("*waits_of*") == []
+    assert "stitch" in finish(queue)
+
+
+@pytest.mark.parametrize("broken", ["results_of:job", "tasks_of:job", "job:job", "covers_of:job", "dead_of:job"])
+def test_a_job_whose_records_are_broken_is_given_up_and_in_nobodys_way(
+    make: Callable[..., Queue], server: Server, broken: str
+) -> None:
+    queue = make()
+    split(queue, "job", 2)
+    held = take(queue)
+    server.redis.delete(f"speechlane:{broken}")
+    server.redis.set(f"speechlane:{broken}", "no hash")
+    with suppress(ResponseError):
+        queue.commit(held, "text")
+    held.over = False
+    queue.drop(held, "broken")
+    create(queue, "other")
+    while (lease := queue.take(0)) is not None:
+        if lease.task.job == "other":
+            work(queue, lease)
+        else:
+            queue.drop(lease, "broken")
+    assert state(queue, "other") is State.DONE
+    letters = {letter.task for letter in queue.dead() if letter.job == "job"}
+    assert (letters <= {"c0", "c1"} and letters) or broken == "covers_of:job", "its first may have failed the job"
+    assert queue._redis.sismember("speechlane:open", "job") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "passing", "blamed"),
+    [
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", False, True),
+        ("user_script:12: bad argument #1 to 'match'", False, True),
+        ("Error running script (call to f_1): @user_script:3: -OOM command not allowed", True, False),
+        ("MISCONF Redis is configured to save RDB snapshots script: f_1, on @user_script:9.", True, False),
+        ("BUSY Redis is busy running a script", True, False),
+        ("BUSYGROUP Consumer Group name already exists", False, True),
+    ],
+)
+def test_what_passes_and_what_stays_wrong(answer: str, passing: bool, blamed: bool) -> None:
+    error = ResponseError(answer)
+    assert (passes(error), blames(error)) == (passing, blamed)
+    assert not blames(NoPermissionError("this user has no permissions")), "no task's fault"
+    assert not blames(RedisConnectionError("away"))
 
 
 def test_a_job_comes_back_as_it_was(queue: Queue) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
@@ -238,3 +239,58 @@ def test_a_sweep_spares_what_is_put_again_while_it_goes_on(spool: Spool, monkeyp
     spool.put([b"sound"])
     assert spool.sweep((), 60.0) == 0
     assert spool.read(blob) == b"sound"
+
+
+def aged(spool: Spool, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """The clock goes on."""
+    now = time.time() + seconds
+    monkeypatch.setattr("batch_jobs.spool.time.time", lambda: now)
+
+
+def test_what_was_put_again_just_now_is_not_deleted(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = spool.put([b"sound"])
+    spool.save("results/x", b"words")
+    assert not spool.delete(blob, 60.0) and not spool.forget("results/x", 60.0)
+    assert (spool.read(blob), spool.load("results/x")) == (b"sound", b"words")
+    aged(spool, monkeypatch, 61.0 if spool._local else 1861.0)
+    assert spool.delete(blob, 60.0) and spool.forget("results/x", 60.0)
+    assert not spool.exists(blob) and spool.load("results/x") is None
+    assert spool.delete(blob, 60.0), "it is gone all the same"
+
+
+def test_a_file_put_again_at_the_moment_of_its_deletion_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at its age and the end, and just after it was taken aside."""
+    spool = Spool(tmp_path / "spool", MIB)
+    blob = spool.put([b"sound"])
+    (path,) = (tmp_path / "spool").rglob(blob)
+    real = os.rename
+    for again in ("before", "after"):
+        os.utime(path, (1.0, 1.0))
+
+        def rename(old: str, new: str, again: str = again) -> None:
+            if again == "before":
+                spool.put([b"sound"])
+            real(old, new)
+            if again == "after":
+                spool.put([b"sound"])
+
+        monkeypatch.setattr("batch_jobs.spool.os.rename", rename)
+        assert spool.delete(blob, 60.0) == (again == "after")
+        assert spool.read(blob) == b"sound"
+        assert not list((tmp_path / "spool" / "incoming").iterdir())
+
+
+def test_no_refusal_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path / "spool", MIB)
+    errors = []
+    for refused in (lambda: spool.read("0" * 64), lambda: spool.put([bytes(2 * MIB)]), lambda: spool.save("x", b"y")):
+        monkeypatch.setattr("batch_jobs.spool.os.fsync", no_space)
+        with pytest.raises((SpoolFull, BlobMissing)) as caught:
+            refused()
+        errors.append(caught.value.message)
+    assert not [message for message in errors if str(tmp_path) in message]
+    assert ["does not hold" in errors[0], "spool is full" in errors[1], "no space" in errors[2]] == [True] * 3
+
+
+def no_space(file: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

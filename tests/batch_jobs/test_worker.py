@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from batch_jobs import worker
 from batch_jobs.job import State
@@ -186,18 +189,28 @@ async def test_tasks_of_a_deleted_job_go_nowhere(jobs: Jobs, engine: Engine, mon
 async def test_what_is_wrong_with_a_task_is_told_in_words(
     jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    errors = {"c0": InputInvalid("it is no speech"), "c1": ValueError("a bug"), "c2": OSError("the disk is gone")}
+    errors = {
+        "c0": InputInvalid("it is no speech"),
+        "c1": ValueError("a bug"),
+        "c2": OSError("the disk is gone"),
+        "c3": PermissionError(errno.EACCES, "Permission denied", "/srv/spool/x"),
+    }
 
     async def fail(lease: Lease) -> None:
         raise errors[lease.task.id]
 
-    split(jobs.queue, "job", 3)
+    split(jobs.queue, "job", 4)
     work_is(monkeypatch, fail)
     with caplog.at_level(logging.WARNING):
         async with working(jobs, engine):
-            await until(lambda: len(jobs.dead("job")) >= 3)
+            await until(lambda: len(jobs.dead("job")) >= 4)
     found = {letter.task: letter.reason for letter in jobs.dead("job") if letter.kind is Kind.CHUNK}
-    assert found == {"c0": "it is no speech", "c1": "ValueError: a bug", "c2": "OSError: the disk is gone"}
+    assert found == {
+        "c0": "it is no speech",
+        "c1": "ValueError: a bug",
+        "c2": "OSError: the disk is gone",
+        "c3": "PermissionError: Permission denied",
+    }, "and not where the spool is"
     traced = {record.getMessage(): bool(record.exc_info) for record in caplog.records}
     assert traced["task c1 of job job: a bug"], "nobody foresaw it"
     assert not traced["task c0 of job job: it is no speech"]
@@ -218,6 +231,32 @@ async def test_a_device_that_takes_no_more_costs_a_task_no_attempt(
     assert len(begun) == 1, "it is not tried again and again"
     assert untouched(others.queue.take(1.0))
     assert jobs.dead() == []
+
+
+async def test_a_task_that_the_queue_refuses_is_given_up_and_one_that_it_cannot_take_now_is_not(
+    jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = {
+        "c0": RedisConnectionError("away"),
+        "c1": ResponseError("MISCONF cannot write"),
+        "c2": NoPermissionError(""),
+    }
+
+    async def commit(lease: Lease) -> None:
+        if lease.task.id in away:
+            raise away.pop(lease.task.id)
+        await asyncio.to_thread(jobs.queue.commit, lease, "text", increments={"decoded": 1.0})
+
+    split(jobs.queue, "job", 3)
+    create(jobs.queue, "broken")
+    jobs.queue._redis.hset("speechlane:job:broken", "decoded", "no number")
+    monkeypatch.setattr(jobs.queue, "job", lambda id: object())
+    work_is(monkeypatch, commit)
+    async with working(jobs, engine):
+        await until(lambda: jobs.queue._redis.scard("speechlane:open") == 0)
+    assert {(letter.job, letter.task) for letter in jobs.dead()} == {("broken", "split")}
+    assert jobs.queue._redis.hget("speechlane:job:job", "state") == "done"
+    assert jobs.queue._redis.hget("speechlane:job:broken", "state") == "failed"
 
 
 async def test_one_whose_device_is_down_takes_nothing(

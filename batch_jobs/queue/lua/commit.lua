@@ -12,6 +12,7 @@ if ARGV[14] ~= '' then redis.call('HSET', job_key(job), '_next', ARGV[14]) end
 for _, call in ipairs(fanned_out) do fan_out(job, call[1], call[2]) end
 add_tasks(job, tasks)
 redis.call('HSET', results_key(job), task, ARGV[9])
+redis.call('HDEL', waits_key(job), task)
 increase(job, increments)
 set_fields(job, fields)
 if ENDS[fields.state] then finish(job, fields.state) else advance(job) end

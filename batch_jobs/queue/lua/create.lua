@@ -8,6 +8,7 @@ set_fields(job, fields)
 redis.call('HSET', job_key(job), '_run', '1', '_then', ARGV[7], '_next', ARGV[7])
 redis.call('ZADD', prefix .. 'jobs', ARGV[3], job)
 redis.call('SADD', prefix .. 'open', job)
+index(job)
 add_tasks(job, {{ARGV[5], ARGV[6]}})
 local over = redis.call('ZCARD', prefix .. 'ended') - tonumber(ARGV[9])
 if over > 0 then

@@ -6,9 +6,8 @@ for index = 3, #ARGV, 5 do
     answer[#answer + 1] = 0
   else
     redis.call('XCLAIM', stream_key(priority), GROUP, ARGV[2], 0, message, 'JUSTID')
-    local found = redis.call('HMGET', job_key(job), 'state', '_run')
-    local goes_on = found[1] and not ENDS[found[1]] and found[2] == run
-    answer[#answer + 1] = goes_on and 1 or 2
+    local readable, still = pcall(goes_on, job, run)
+    answer[#answer + 1] = (still or not readable) and 1 or 2
   end
 end
 return answer

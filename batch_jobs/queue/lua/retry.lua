@@ -11,6 +11,7 @@ redis.call('HSET', job_key(job), 'state', 'queued', 'chunks_failed', 0, 'repairs
   '_next', redis.call('HGET', job_key(job), '_then'))
 redis.call('HDEL', job_key(job), 'ended', 'error')
 redis.call('ZREM', prefix .. 'ended', job)
+redis.call('SREM', prefix .. 'again', job)
 redis.call('SADD', prefix .. 'open', job)
 
 local dead = {}
@@ -21,7 +22,11 @@ for index = 1, #found, 2 do
   local task = found[index]
   local kind = string.match(found[index + 1], '^(%S+)')
   if kind == 'split' or kind == 'chunk' then
-    if dead[task] then redis.call('HDEL', results_key(job), task) end
+    if dead[task] then
+      redis.call('HDEL', results_key(job), task)
+      local covers = redis.call('HGET', covers_key(job), task)
+      if covers then redis.call('HINCRBYFLOAT', job_key(job), 'covered', -covers) end
+    end
     if redis.call('HEXISTS', results_key(job), task) == 0 then enqueue(job, task, 1) end
   else
     redis.call('HDEL', results_key(job), task)
