@@ -28,7 +28,7 @@ HEADERS = {
 async def job_events(request: web.Request) -> web.StreamResponse:
     """Event "job" with its state now and at every change, at most five a second; ends when the job has ended."""
     lane = request.app[SERVICE].batch
-    with lane.hub.watching(request.match_info["job"]) as watcher:
+    with lane.hub.watching(request[IDENTITY].owner, request.match_info["job"]) as watcher:
         job = await find(request)
         response = await _begin(request)
         await _send(response, "job", job_body(job))
@@ -52,7 +52,7 @@ async def all_events(request: web.Request) -> web.StreamResponse:
     lane = request.app[SERVICE].batch
     lane.check()
     identity = request[IDENTITY]
-    with lane.hub.watching() as watcher:
+    with lane.hub.watching(identity.owner) as watcher:
         response = await _begin(request)
         while (news := await _news(request, watcher, response)) is not None:
             for id, job in news.items():

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from batch_jobs.job import Job
 from gateway.batch.errors import BatchUnavailable
+from gateway.batch.places import Places, share
 from workers.errors import Overloaded, ServingError
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ class Watcher:
 class Hub:
     """Reads what the queue says has changed, at most five times a second for each job, and tells the watchers."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, keys: int) -> None:
+        """`keys` are those that the service has."""
         self._lane = lane
+        self._places = Places(MAX_WATCHERS, share(MAX_WATCHERS, keys), "clients are watching jobs", 10.0)
         self._watchers: set[Watcher] = set()
         self._changed: set[str] = set()
         self._some = asyncio.Event()
@@ -81,14 +84,19 @@ class Hub:
         self._owners: OrderedDict[str, str] = OrderedDict()
 
     @contextmanager
-    def watching(self, job: str | None = None, *, survey: bool = False) -> Iterator[Watcher]:
-        """Watch one job, or all; raises `Overloaded` when too many watch. Read the job after this, and miss nothing.
+    def watching(self, owner: str, job: str | None = None) -> Iterator[Watcher]:
+        """Watch one job, or all, for a client; raises `Overloaded` when too many watch, or too many of this owner.
+        Read the job after this, and miss nothing."""
+        with self._places.hold(owner), self._watch(Watcher(job, survey=False)) as watcher:
+            yield watcher
 
-        With `survey` all jobs are told at first, and now and then, whether they changed or not.
-        """
-        if len(self._watchers) >= MAX_WATCHERS:
-            raise Overloaded(f"{MAX_WATCHERS} clients are watching jobs already.", retry_after=10.0)
-        watcher = Watcher(job, survey)
+    def surveying(self) -> AbstractContextManager[Watcher]:
+        """Watch all jobs for the service itself: they are all told at first, and now and then, whether they changed or
+        not. Takes no client's place."""
+        return self._watch(Watcher(None, survey=True))
+
+    @contextmanager
+    def _watch(self, watcher: Watcher) -> Iterator[Watcher]:
         self._watchers.add(watcher)
         try:
             yield watcher

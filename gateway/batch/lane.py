@@ -10,9 +10,9 @@ import asyncio
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from batch_jobs.settings import BatchSettings
 from gateway.batch.errors import BatchUnavailable
 from gateway.batch.hub import Hub
+from gateway.batch.places import Places, share
 from gateway.batch.tally import Tally
 from gateway.batch.upload_store import UploadStore
 from gateway.batch.webhook_hosts import WebhookHosts
@@ -47,6 +48,7 @@ RESTART_SECONDS = 5.0
 SWEEP_SECONDS = 600.0
 CLOSE_SECONDS = 8.0
 UPLOAD_KEEP_SECONDS = 86_400.0
+EMPTY_KEEP_SECONDS = 900.0
 MAX_UPLOADS = 256
 BUSY_RETRY = 10.0
 
@@ -63,13 +65,15 @@ class Lane:
         self.keep = settings.batch_keep_seconds
         """Seconds for which jobs that have ended are kept."""
         self.hosts = WebhookHosts(settings.webhook_hosts)
-        self.hub = Hub(self)
+        self._keys = len(settings.keys())
+        self.hub = Hub(self, self._keys)
         self._jobs: Jobs | None = None
         self._uploads: UploadStore | None = None
         self._calls = ThreadPoolExecutor(CALL_THREADS, "batch-call")
         self._disk = ThreadPoolExecutor(DISK_THREADS, "batch-disk")
         self._stores = ThreadPoolExecutor(settings.batch_uploads, "batch-store")
-        self._receiving = 0
+        places = settings.batch_uploads
+        self._receiving = Places(places, share(places, self._keys), "files are being received", BUSY_RETRY)
         self._waiting = 0
 
     @property
@@ -120,16 +124,9 @@ class Lane:
         """Begin something that takes as long as a whole file; only inside `receiving`, so that there is a thread."""
         return asyncio.get_running_loop().run_in_executor(self._stores, work)
 
-    @contextmanager
-    def receiving(self) -> Iterator[None]:
+    def receiving(self, owner: str) -> AbstractContextManager[None]:
         """Hold one of the places for files that come in; raises `Overloaded` when there is none."""
-        if self._receiving >= self._settings.batch_uploads:
-            raise Overloaded(f"{self._receiving} files are being received already.", retry_after=BUSY_RETRY)
-        self._receiving += 1
-        try:
-            yield
-        finally:
-            self._receiving -= 1
+        return self._receiving.hold(owner)
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
@@ -178,6 +175,8 @@ class Lane:
             max_uploads=MAX_UPLOADS,
             max_bytes=self._settings.batch_spool_bytes,
             keep=UPLOAD_KEEP_SECONDS,
+            keep_empty=EMPTY_KEEP_SECONDS,
+            keys=self._keys,
         )
         # What it imports takes seconds, in which the loop has to answer /healthz.
         module: Any = importlib.import_module("batch_jobs.jobs")

@@ -26,7 +26,7 @@ async def submit(request: web.Request) -> web.Response:
     """201 with the new job. An upload of which a job was made already is answered with that job, and 200."""
     service = request.app[SERVICE]
     try:
-        with service.receiving(), service.batch.receiving():
+        with service.receiving(), service.batch.receiving(request[IDENTITY].owner):
             service.batch.check()
             if request.content_type == "application/json":
                 job, created = await _from_upload(request, service)
@@ -88,24 +88,28 @@ async def _from_upload(request: web.Request, service: Service) -> tuple[Job, boo
             )
         if not writer.offset:
             raise InputInvalid("The file is empty: send a recording.", param="upload")
-        return await _make(lane, writer, asked, request[IDENTITY].owner), True
+        return await _make(lane, writer, asked, request[IDENTITY].owner)
     finally:
         await asyncio.shield(lane.disk(writer.close))
 
 
-async def _make(lane: Lane, writer: Writer, asked: JobRequest, owner: str) -> Job:
-    jobs = lane.jobs
-    # The upload may not be closed under the thread that reads it.
-    storing = lane.store(lambda: jobs.keep(writer.pieces()))
-    try:
-        source = await asyncio.shield(storing)
-    except asyncio.CancelledError:
-        await asyncio.wait([storing])
-        raise
-    name = asked.name or clean_name(parse_metadata(writer.upload.metadata).get("filename", "")) or NO_NAME
-    job = await lane.call(jobs.create, source, name, asked.options, owner)
-    await lane.disk(writer.became, job.id)
-    return job
+async def _make(lane: Lane, writer: Writer, asked: JobRequest, owner: str) -> tuple[Job, bool]:
+    """The job, and whether it is new: one that was made before the upload could say so is the same job."""
+    jobs, id = lane.jobs, writer.upload.job_id
+    job: Job | None = await lane.call(jobs.queue.job, id)
+    created = job is None
+    if job is None:
+        # The upload may not be closed under the thread that reads it.
+        storing = lane.store(lambda: jobs.keep(writer.pieces()))
+        try:
+            source = await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            await asyncio.wait([storing])
+            raise
+        name = asked.name or clean_name(parse_metadata(writer.upload.metadata).get("filename", "")) or NO_NAME
+        job = await lane.call(jobs.create, source, name, asked.options, owner, id)
+    await lane.disk(writer.became, id)
+    return job, created
 
 
 async def _made_before(lane: Lane, id: str) -> Job:

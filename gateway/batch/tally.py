@@ -28,7 +28,7 @@ class Tally:
 
     async def run(self) -> None:
         """Until cancelled."""
-        with self._hub.watching(survey=True) as watcher:
+        with self._hub.surveying() as watcher:
             while True:
                 for id, job in (await watcher.news()).items():
                     if isinstance(job, Gone):

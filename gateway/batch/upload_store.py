@@ -29,6 +29,7 @@ from gateway.batch.errors import (
     UploadExpired,
     UploadNotFound,
 )
+from gateway.batch.places import share
 from workers.errors import Overloaded
 
 PIECE_BYTES = 1024 * 1024
@@ -53,6 +54,11 @@ class Upload:
     job: str | None = None
     """The job that was made of it; the bytes are gone then."""
 
+    @property
+    def job_id(self) -> str:
+        """The id of the job that is made of it, each time that one is."""
+        return hashlib.sha256(f"job of upload {self.name}".encode()).hexdigest()[:22]
+
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
@@ -72,25 +78,33 @@ class UploadStore:
         max_uploads: int,
         max_bytes: int,
         keep: float,
+        keep_empty: float,
+        keys: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """At most `max_uploads` of together `max_bytes` announced; each lives for `keep` after its last byte."""
+        """At most `max_uploads` of together `max_bytes` announced, of which one of several `keys` has its share; each
+        lives for `keep` after its last byte, and for `keep_empty` while it has none."""
         self._directory = directory
-        self._max_uploads, self._max_bytes, self._keep = max_uploads, max_bytes, keep
+        self._max_uploads, self._max_bytes = max_uploads, max_bytes
+        self._keep, self._keep_empty, self._keys = keep, keep_empty, keys
         self._clock = clock
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def create(self, length: int, metadata: str, owner: str) -> Upload:
         """A new upload at offset 0; raises `Overloaded` or `StorageFull` when there is no room for it."""
-        pending = [upload for upload in self._all() if upload.job is None]
-        if len(pending) >= self._max_uploads:
-            raise Overloaded(f"{len(pending)} uploads are open already; finish or delete one first.", retry_after=60.0)
-        announced, missing = length, length
+        pending = [upload for upload in self._all() if upload.job is None and self._lives(upload)]
+        own = [upload for upload in pending if upload.owner == owner]
+        for those, most in ((pending, self._max_uploads), (own, share(self._max_uploads, self._keys))):
+            if len(those) >= most:
+                raise Overloaded(f"{most} uploads are open already; finish or delete one first.", retry_after=60.0)
+        missing = length
         for upload in pending:
             with suppress(UploadNotFound):  # just deleted
                 missing += upload.length - self.offset(upload)
-                announced += upload.length
-        if announced > self._max_bytes or missing > shutil.disk_usage(self._directory).free:
+        announced, mine = (length + sum(upload.length for upload in those) for those in (pending, own))
+        full = announced > self._max_bytes or missing > shutil.disk_usage(self._directory).free
+        # The share is of what others want as well: a file that may be sent at all may be sent alone.
+        if full or (own and mine > share(self._max_bytes, self._keys)):
             raise StorageFull("There is no room for a file of this size now; try again when other jobs have ended.")
         upload = Upload(secrets.token_hex(16), length, metadata, owner)
         part = os.open(self._part(upload.name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -117,7 +131,13 @@ class UploadStore:
 
     def expires(self, upload: Upload) -> float:
         """Unix time at which it goes when nothing more comes."""
-        return self._stat(upload).st_mtime + self._keep
+        state = self._stat(upload)
+        return state.st_mtime + (self._keep if state.st_size or upload.job else self._keep_empty)
+
+    def _lives(self, upload: Upload) -> bool:
+        with suppress(UploadNotFound):
+            return self.expires(upload) > self._clock()
+        return False
 
     def open(self, name: str, owner: str) -> Writer:
         """The upload, locked; raises what `get` raises and `UploadBusy`."""
@@ -131,25 +151,30 @@ class UploadStore:
         except BlockingIOError:
             os.close(file)
             raise UploadBusy("Another request is using this upload; try again when it has ended.") from None
-        # Only now is it known what the one who held the lock has left.
-        left = self._load(name)
-        if left is None:
+        try:
+            # Only now is it known what the one who held the lock has left.
+            left = self._load(name)
+            if left is None:
+                raise UploadNotFound("There is no such upload any more.", param="upload")
+            if left.unproven is not None:
+                os.ftruncate(file, min(left.unproven, os.fstat(file).st_size))
+                left = replace(left, unproven=None)
+                self._save(left)
+            return Writer(self, left, file)
+        except BaseException:
             os.close(file)
-            raise UploadNotFound("There is no such upload any more.", param="upload")
-        if left.unproven is not None:
-            os.ftruncate(file, min(left.unproven, os.fstat(file).st_size))
-            left = replace(left, unproven=None)
-            self._save(left)
-        return Writer(self, left, file)
+            raise
 
     def sweep(self) -> None:
         """Delete what has expired, and what a crash left half made or half deleted."""
+        for upload in self._all():
+            with suppress(UploadNotFound):
+                if self.expires(upload) <= self._clock():
+                    self.remove(upload)
         for path in list(self._directory.iterdir()):
             with suppress(FileNotFoundError):
-                if path.suffix == ".json" and self._part(path.stem).exists():
-                    continue  # its part says how old it is
-                if path.stat().st_mtime + self._keep <= self._clock():
-                    self._info(path.stem).unlink(missing_ok=True)
+                whole = self._info(path.stem).exists() and self._part(path.stem).exists()
+                if not whole and path.stat().st_mtime + self._keep <= self._clock():
                     path.unlink()
 
     def remove(self, upload: Upload) -> None:

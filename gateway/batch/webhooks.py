@@ -15,6 +15,7 @@ import json
 import logging
 import random
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -22,7 +23,7 @@ import aiohttp
 from batch_jobs.job import Job
 from gateway.batch.hub import Gone
 from gateway.batch.views import job_body
-from gateway.batch.webhook_hosts import CheckedResolver, Target
+from gateway.batch.webhook_hosts import AddressRefused, CheckedResolver, Target
 from workers.errors import InputInvalid, ServingError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Webhooks:
 
     async def run(self) -> None:
         """Until cancelled."""
-        with self._lane.hub.watching(survey=True) as watcher:
+        with self._lane.hub.surveying() as watcher:
             try:
                 async with asyncio.TaskGroup() as group:
                     while True:
@@ -95,8 +96,10 @@ class Webhooks:
         except ServingError as error:
             log.warning("webhook of job %s waits: %s", job.id, error.message)  # it is told again later
             return
-        except Exception:
-            log.exception("webhook of job %s failed", job.id)  # one that nobody foresaw takes no other with it
+        except Exception as error:
+            # One that nobody foresaw takes no other with it. Its text may hold the URL.
+            places = "".join(traceback.format_tb(error.__traceback__))
+            log.error("webhook of job %s failed: %s\n%s", job.id, type(error).__name__, places)
             return
         self._lane.metrics.webhook("delivered" if outcome == "delivered" else "failed")
         if outcome != "delivered":
@@ -114,7 +117,7 @@ class Webhooks:
         try:
             status = await self._post(target, body, _name(job))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return f"{type(error).__name__}: {error}"[:200], False
+            return _said(error), False
         if 200 <= status < 300:
             return "delivered", True
         # 410: the receiver wants no more of it.
@@ -153,6 +156,15 @@ class Webhooks:
 def sign(secret: bytes, body: bytes, now: int) -> str:
     """The header Speechlane-Signature: t=NOW,v1=HMAC-SHA256 of "NOW.body" in hex."""
     return f"t={now},v1={hmac.new(secret, str(now).encode() + b'.' + body, hashlib.sha256).hexdigest()}"
+
+
+def _said(error: Exception) -> str:
+    """What went wrong with a call. The text of aiohttp's own errors may hold the URL, and that a secret."""
+    cause = getattr(error, "os_error", error)  # of a connection; one of its kinds has none
+    if isinstance(cause, AddressRefused):
+        return f"{type(error).__name__}: {cause}"[:200]
+    reason = cause.strerror if isinstance(cause, OSError) and not isinstance(cause, aiohttp.ClientError) else None
+    return f"{type(error).__name__}: {reason}"[:200] if reason else type(error).__name__
 
 
 def _name(job: Job) -> str:

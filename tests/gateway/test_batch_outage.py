@@ -6,20 +6,37 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, TCPConnector, web
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientOSError,
+    ClientResponseError,
+    ClientSession,
+    InvalidURL,
+    RequestInfo,
+    ServerDisconnectedError,
+    TCPConnector,
+    web,
+)
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.test_utils import TestClient, TestServer
 from redis.exceptions import ConnectionError as RedisConnectionError
+from yarl import URL as URL_
 
+from batch_jobs.job import Job, JobOptions, State
 from gateway.app import build_app
 from gateway.batch.errors import BatchUnavailable
 from gateway.batch.feed import Abandoned, Feed
 from gateway.batch.lane import batch_settings
+from gateway.batch.places import Places, share
 from gateway.batch.webhook_hosts import AddressRefused, CheckedResolver, WebhookHosts, is_public
+from gateway.batch.webhooks import Webhooks, _said
 from gateway.settings import SettingsInvalid, load_settings
 from gateway.state import SERVICE
 from tests.gateway.test_rest_failures import FailingEngine
@@ -214,3 +231,75 @@ def test_settings_of_jobs() -> None:
         with pytest.raises(SettingsInvalid, match=said) as caught:
             load_settings(**flags)
         assert "hidden-word" not in str(caught.value)
+
+
+def test_one_of_several_keys_keeps_the_others_out_of_nothing() -> None:
+    assert [share(8, keys) for keys in (0, 1, 2, 9)] == [8, 8, 4, 4]
+    places = Places(3, share(3, 2), "files are being received", 10.0)
+    with places.hold("a"), places.hold("a"):
+        with pytest.raises(Overloaded, match="2 files are being received with this key"), places.hold("a"):
+            pass
+        with places.hold("b"), pytest.raises(Overloaded, match="3 files are being received already"), places.hold("c"):
+            pass
+    with places.hold("a"), places.hold("a"):
+        pass
+
+
+async def test_watchers_of_one_key_leave_places_and_those_of_the_service_take_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.batch.hub.MAX_WATCHERS", 4)
+    async with serving(batch=False, api_keys="first-key-0123456789,other-key-0123456789") as client:
+        assert client.app is not None
+        hub = client.app[SERVICE].batch.hub
+        with ExitStack() as watching:
+            inside = [watching.enter_context(hub.surveying()) for _ in range(10)]
+            mine = [watching.enter_context(hub.watching("me", "job")) for _ in range(2)]
+            with pytest.raises(Overloaded), hub.watching("me"):
+                pass
+            other = watching.enter_context(hub.watching("you"))
+            assert {*inside, *mine, other} == hub._watchers
+            assert [watcher.survey for watcher in inside] == [True] * 10
+        assert not hub._watchers
+
+
+SECRET = "token-0123456789"
+URL = f"https://hooks.example.com/{SECRET}"
+_KEY = ConnectionKey("hooks.example.com", 443, True, True, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InvalidURL(URL), "InvalidURL"),
+        (ClientResponseError(RequestInfo(URL_(URL), "POST", {}, URL_(URL)), (), status=400), "ClientResponseError"),  # type: ignore[arg-type]
+        (ServerDisconnectedError(URL), "ServerDisconnectedError"),
+        (ClientConnectorError(_KEY, ConnectionRefusedError(111, "Connection refused")), "Connection refused"),
+        (ClientConnectorError(_KEY, AddressRefused("x has the address 10.0.0.1, which is not public")), "10.0.0.1"),
+        (ClientConnectorCertificateError(_KEY, ValueError(URL)), "ClientConnectorCertificateError"),
+        (ClientOSError(104, URL), "ClientOSError"),
+        (ConnectionResetError(104, "Connection reset by peer"), "ConnectionResetError: Connection reset by peer"),
+        (TimeoutError(URL), "TimeoutError"),
+    ],
+)
+def test_what_is_said_of_a_call_holds_nothing_of_its_url(error: Exception, said: str) -> None:
+    assert said in _said(error)
+    assert SECRET not in _said(error)
+
+
+async def test_a_call_that_fails_in_an_unforeseen_way_is_logged_without_its_url(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise UnicodeError(URL)
+
+    async with serving(batch=False) as client:
+        assert client.app is not None
+        lane = client.app[SERVICE].batch
+        monkeypatch.setattr(Webhooks, "_claim", fail)
+        monkeypatch.setattr(type(lane), "jobs", SimpleNamespace(queue=SimpleNamespace(notices=lambda: None)))
+        webhooks = Webhooks(lane, "secret")
+        with caplog.at_level(logging.DEBUG):
+            await webhooks._deliver(Job("job", "x", JobOptions(webhook=URL), State.DONE, "0" * 64))
+    assert "webhook of job job failed: UnicodeError" in caplog.text
+    assert SECRET not in caplog.text

@@ -6,11 +6,13 @@ import asyncio
 import base64
 import hashlib
 import io
+import os
 import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +20,12 @@ from aiohttp import ClientSession
 from tusclient.client import TusClient
 from tusclient.exceptions import TusCommunicationError
 
+from batch_jobs.job import JobOptions
+from batch_jobs.jobs import Jobs
+from batch_jobs.settings import BatchSettings
 from gateway.batch.errors import ChecksumMismatch, StorageFull, UploadBusy, UploadExpired, UploadNotFound
+from gateway.batch.job_request import JobRequest
+from gateway.batch.submit import _make
 from gateway.batch.upload_store import Checksum, UploadStore
 from gateway.batch.uploads import parse_metadata
 from tests.conftest import RunningService, status_of, wait_until
@@ -281,11 +288,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> UploadStore:
-    return UploadStore(tmp_path / "uploads", max_uploads=3, max_bytes=100, keep=60.0, clock=clock)
+    return UploadStore(tmp_path / "uploads", max_uploads=3, max_bytes=100, keep=60.0, keep_empty=10.0, clock=clock)
 
 
 def test_what_is_not_continued_expires_and_goes(store: UploadStore, clock: Clock, tmp_path: Path) -> None:
     upload = store.create(10, "", "me")
+    with store.open(upload.name, "me") as writer:
+        writer.write(b"x")
+    os.utime(tmp_path / "uploads" / f"{upload.name}.part", (clock.now, clock.now))
     assert store.expires(upload) == clock.now + 60
     clock.now += 61
     with pytest.raises(UploadExpired):
@@ -296,6 +306,103 @@ def test_what_is_not_continued_expires_and_goes(store: UploadStore, clock: Clock
     with pytest.raises(UploadNotFound):
         store.get(upload.name, "me")
     assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_what_is_announced_and_never_begun_goes_soon(store: UploadStore, clock: Clock, tmp_path: Path) -> None:
+    never, done = store.create(10, "", "me"), store.create(1, "", "me")
+    with store.open(done.name, "me") as writer:
+        writer.write(b"x")
+        writer.became("job-1")
+    os.utime(tmp_path / "uploads" / f"{done.name}.part", (clock.now, clock.now))
+    store.create(10, "", "you")
+    store.create(10, "", "you")
+    with pytest.raises(Overloaded):
+        store.create(10, "", "you")
+    clock.now += 11
+    assert store.create(10, "", "you"), "those of before take no places any more"
+    with pytest.raises(UploadExpired):
+        store.get(never.name, "me")
+    assert store.get(done.name, "me").job == "job-1", "its bytes went into the job"
+    store.sweep()
+    with pytest.raises(UploadNotFound):
+        store.get(never.name, "me")
+    assert store.get(done.name, "me").job == "job-1"
+
+
+def test_one_of_several_keys_takes_its_share_and_leaves_the_rest(tmp_path: Path, clock: Clock) -> None:
+    store = UploadStore(
+        tmp_path / "uploads", max_uploads=6, max_bytes=100, keep=60.0, keep_empty=60.0, keys=2, clock=clock
+    )
+    large = store.create(100, "", "me")
+    with pytest.raises(StorageFull):
+        store.create(1, "", "you")
+    with store.open(large.name, "me") as writer:
+        writer.remove()
+    store.create(40, "", "me")
+    with pytest.raises(StorageFull):
+        store.create(11, "", "me")
+    store.create(50, "", "you")
+    store.create(1, "", "me")
+    store.create(1, "", "me")
+    with pytest.raises(Overloaded, match="3 uploads"):
+        store.create(1, "", "me")
+    store.create(0, "", "you")
+
+
+def test_an_upload_whose_opening_fails_is_free_again(store: UploadStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    upload = store.create(10, "", "me")
+    writer = store.open(upload.name, "me")
+    writer.expect(Checksum("sha1", b""))
+    os.close(writer._file)  # the service died in mid-request
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_save", no_room)
+        with pytest.raises(OSError, match="No space"):
+            store.open(upload.name, "me")
+    with store.open(upload.name, "me") as again:
+        assert again.upload.unproven is None
+
+
+def no_room(upload: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+class Threads:
+    """A lane in which everything works."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+
+    async def call(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.to_thread(work, *args)
+
+    disk = call
+
+    def store(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(asyncio.to_thread(work))
+
+
+async def test_a_service_that_dies_between_the_job_and_the_note_of_it_makes_no_second_one(
+    store: UploadStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = store.create(4, "", "me")
+    with store.open(upload.name, "me") as writer:
+        writer.write(b"talk")
+    jobs = await asyncio.to_thread(Jobs.open, BatchSettings(directory=tmp_path / "lane"))
+    lane: Any = Threads(jobs)
+    try:
+        asked = JobRequest(JobOptions(), "talk.wav", upload.name)
+        with store.open(upload.name, "me") as writer, monkeypatch.context() as patch:
+            patch.setattr(writer, "became", no_room)
+            with pytest.raises(OSError, match="No space"):
+                await _make(lane, writer, asked, "me")
+        with store.open(upload.name, "me") as writer:
+            job, created = await _make(lane, writer, JobRequest(JobOptions(), "other.wav", upload.name), "me")
+        assert (job.name, created) == ("talk.wav", False)
+        assert [found.id for found in jobs.list()] == [job.id] == [store.get(upload.name, "me").job]
+        assert jobs.create(job.source, "third.wav", JobOptions(), "me", job.id).id == job.id
+        assert [found.name for found in jobs.list()] == ["talk.wav"]
+    finally:
+        await asyncio.to_thread(jobs.close)
 
 
 def test_uploads_are_bounded_in_number_and_size(store: UploadStore) -> None:
