@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import itertools
 import logging
 import sys
 from collections.abc import AsyncGenerator
@@ -20,9 +19,7 @@ from speech.config import StreamConfig, checked
 from speech.files import Segment
 from speech.loading import EngineSettings, Model, ModelInfo, load
 from speech.transcriber import Transcriber
-from speech.tts import VoiceInfo
 from speech.vad import SileroVad
-from speech.voices.load import load_voice
 from workers.capacity import Capacity
 from workers.clock import monotonic
 from workers.device import Device
@@ -56,7 +53,6 @@ class EngineStatus:
 
     ready: bool
     devices: tuple[DeviceStatus, ...]
-    speech: SpeechStatus
 
 
 class Engine:
@@ -67,7 +63,6 @@ class Engine:
         self._models: dict[str, Model] = {}
         self._vad = Pool("silero", [ears])
         self._capacity = Capacity(devices, settings.utilisation)
-        self._house = House(devices, self._capacity)
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
@@ -89,8 +84,6 @@ class Engine:
         try:
             for device in (ears, *devices):
                 device.start()
-            for voice in voices:
-                engine._house.add(voice, rehearse(voice, Pool(voice.info.model, devices), devices[0]))
         except BaseException:
             for device in (ears, *devices):
                 device.close()
@@ -161,21 +154,6 @@ class Engine:
             lease.release()
             raise
 
-    def voices(self) -> list[VoiceInfo]:
-        """The loaded voices, the default first."""
-        return self._house.voices()
-
-    def resolve_voice(self, voice: str | None, model: str | None = None) -> VoiceInfo:
-        """The loaded voice that wire names stand for. Raises InputInvalid (param "voice" or "model")."""
-        return self._house.resolve(voice, model)
-
-    def open_speech(self, config: SpeakConfig) -> Speaker:
-        """Admit a stream of speech; it holds its share of a device until its sound is made. From the event loop.
-
-        Raises InputInvalid, Overloaded, Draining, BackendDead.
-        """
-        return self._house.open(config)
-
     def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncGenerator[Segment, None]:
         """Segments of a whole recording (mono float32, 16 kHz), in order. Raises InputInvalid, Overloaded, Draining."""
         chosen = self._models[self.resolve(model)]
@@ -205,16 +183,13 @@ class Engine:
                     queue=stats.queue,
                 )
             )
-        ready = all(device.ready for device in (*self._devices, self._ears))
-        return EngineStatus(ready, tuple(devices), self._house.status())
+        return EngineStatus(all(device.ready for device in (*self._devices, self._ears)), tuple(devices))
 
     async def drain(self, timeout: float) -> None:
-        """Admit nobody any more; let voices speak to the end and the devices finish, at most `timeout` seconds."""
+        """Admit nobody any more and let the devices finish what they hold, at most `timeout` seconds."""
         self._capacity.drain()
-        until = monotonic() + timeout
-        await self._house.drain(timeout)
         for device in self._devices:
-            await asyncio.to_thread(device.drain, max(0.0, until - monotonic()))
+            await asyncio.to_thread(device.drain, timeout)
 
     async def close(self) -> None:
         """End what still runs, keep what was learned about step times, free the models."""
