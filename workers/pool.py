@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from workers.clock import Clock
 from workers.handle import Handle
 from workers.task import Host, Lane, Sink, Task
-
-if TYPE_CHECKING:
-    from workers.capacity import Lease
 
 
 class Replica(Host, Protocol):
@@ -44,6 +41,13 @@ class Replica(Host, Protocol):
         """Check the payload and queue the task; raises a `ServingError` when it is not taken."""
 
 
+class Placed(Protocol):
+    """Something that has its place on a device, as a lease does: its tasks find their states there."""
+
+    @property
+    def device(self) -> Replica: ...
+
+
 class Pool:
     """Replicas of `model` over `devices`. All of them must keep the same clock.
 
@@ -66,7 +70,7 @@ class Pool:
         deadline: float,
         stream: Hashable = None,
         coalesce: Hashable = None,
-        lease: Lease | None = None,
+        lease: Placed | None = None,
         hard: bool = False,
     ) -> Handle:
         """Queue a payload from a running event loop. `deadline` in seconds on the devices' clock.
@@ -101,7 +105,7 @@ class Pool:
         sink: Sink,
         stream: Hashable = None,
         coalesce: Hashable = None,
-        lease: Lease | None = None,
+        lease: Placed | None = None,
         hard: bool = False,
     ) -> Task:
         """The same from any thread: `sink` gets the outputs and the end, on the device's thread."""
@@ -124,7 +128,7 @@ class Pool:
         others = [replica for replica in self.replicas if replica is not away_from and replica.ready]
         return self._choose(task, others) if others else None
 
-    def _route(self, task: Task, lease: Lease | None) -> Replica:
+    def _route(self, task: Task, lease: Placed | None) -> Replica:
         if len(self.replicas) == 1:
             return self.replicas[0]
         ready = [replica for replica in self.replicas if replica.ready]

@@ -1,0 +1,183 @@
+"""The voices of one process: their names, who is let in to speak, and what all of them are at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from speech.speaking.config import SpeakConfig, checked
+from speech.speaking.pacing import FIRST_SOUND
+from speech.speaking.rehearsal import Cost
+from speech.speaking.speaker import Speaker
+from speech.speaking.tally import Tally
+from speech.tts import Voice, VoiceInfo
+from workers.capacity import Capacity, Lease
+from workers.clock import Clock, monotonic
+from workers.device import Device
+from workers.errors import BackendDead, Draining, InputInvalid, Overloaded
+from workers.pool import Pool
+from workers.task import Lane
+
+OPENAI_VOICES = (
+    "alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse", "marin", "cedar",
+)  # fmt: skip
+"""Names of OpenAI's voices, which stand for the default here so that clients work unchanged."""
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+FILES = 64
+"""Streams that nobody listens to live, on each device: they wait for each other, so more would wait too long."""
+_RETRY_LEAST, _RETRY_FILES = 1.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStatus:
+    """`speaking` streams make sound now, `free` more would be admitted; `made` and `wasted` seconds of sound."""
+
+    speaking: int = 0
+    free: int = 0
+    made: float = 0.0
+    wasted: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    device: Device
+
+
+@dataclass(slots=True)
+class _Resident:
+    """A voice in service."""
+
+    voice: Voice
+    info: VoiceInfo
+    pool: Pool
+    cost: Cost
+
+
+class House:
+    """Voices on `devices`, whose live streams `capacity` admits. The first voice is the default.
+
+    A stream whose first sound is predicted to take more than `first_sound` seconds is refused.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        capacity: Capacity,
+        *,
+        first_sound: float = FIRST_SOUND,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._devices, self._capacity, self._clock = devices, capacity, clock
+        self._first_sound = first_sound
+        self._residents: list[_Resident] = []
+        self._files: dict[Device, Tally] = {device: Tally(clock) for device in devices}
+        self._tally = Tally(clock)
+        self._draining = False
+
+    def add(self, voice: Voice, cost: Cost) -> None:
+        """Take in a voice whose backend is on the devices."""
+        info = voice.info
+        if not self._residents:
+            note = "The default here: OpenAI's voice names mean this voice."
+            info = replace(
+                info,
+                aliases=tuple(dict.fromkeys((*info.aliases, *OPENAI_VOICES))),
+                description=f"{info.description} {note}".strip(),
+            )
+        self._residents.append(_Resident(voice, info, Pool(info.model, self._devices), cost))
+
+    def voices(self) -> list[VoiceInfo]:
+        """The voices as clients may name them, the default first."""
+        return [resident.info for resident in self._residents]
+
+    def resolve(self, voice: str | None = None, model: str | None = None) -> VoiceInfo:
+        """The voice that wire names stand for: a name or alias, None or "" the default.
+
+        `model` may be that of a voice or one of OpenAI's. Raises InputInvalid (param "voice" or "model") for one that
+        is not loaded: no request can make it load, and no other voice speaks in its place.
+        """
+        return self._find(voice, model).info
+
+    def _find(self, voice: str | None, model: str | None = None) -> _Resident:
+        if not self._residents:
+            raise InputInvalid("no voice is loaded here", param="voice")
+        fitting = self._residents
+        if model and model not in OPENAI_MODELS:
+            fitting = [resident for resident in fitting if resident.info.model == model]
+            if not fitting:
+                models = ", ".join(dict.fromkeys((*(info.model for info in self.voices()), *OPENAI_MODELS)))
+                raise InputInvalid(f"the model {model!r} is not loaded here; there is: {models}", param="model")
+        if not voice:
+            return fitting[0]
+        for resident in fitting:
+            if resident.info.name == voice:
+                return resident
+        for resident in fitting:
+            if voice in resident.info.aliases:
+                return resident
+        names = ", ".join(name for resident in fitting for name in (resident.info.name, *resident.info.aliases))
+        raise InputInvalid(f"there is no voice {voice!r} here; there is: {names}", param="voice")
+
+    def open(self, config: SpeakConfig) -> Speaker:
+        """Admit a stream, from the event loop. Raises InputInvalid, Overloaded, Draining, BackendDead."""
+        resident = self._find(checked(config).voice)
+        if self._draining:
+            raise Draining("the service is shutting down and takes no new stream")
+        if config.lead is None:
+            device = self._room_for_file(resident)
+            place, lease, tally = _Place(device), None, self._files[device]
+        else:
+            lease = self._admit(resident)
+            place, tally = None, self._tally
+        try:
+            return Speaker(
+                config, voice=resident.voice, pool=resident.pool, lease=lease, place=place, tally=tally,
+                clock=self._clock,
+            )  # fmt: skip
+        except BaseException:
+            if lease is not None:
+                lease.release()
+            raise
+
+    def _admit(self, resident: _Resident) -> Lease:
+        """A share of a device, if the stream fits and its first sound would be in time."""
+        cost, others = resident.cost, self._tally.starting(self._first_sound) // len(self._devices)
+        left = self._first_sound - cost.first_sound(others)
+        if left <= 0 and others:
+            raise Overloaded("the first sound would be late", retry_after=max(_RETRY_LEAST, -left))
+        share = cost.share(self._capacity.limit)
+        return self._capacity.admit(resident.pool, share, max(left, self._first_sound / 10))
+
+    def _room_for_file(self, resident: _Resident) -> Device:
+        devices = [device for device in self._devices if device.ready and device in resident.pool.replicas]
+        if not devices:
+            raise BackendDead(f"no device is ready for {resident.pool.model}")
+        device = min(devices, key=lambda device: (self._files[device].speaking, device.finish_in(Lane.INTERACTIVE)))
+        if self._files[device].speaking >= FILES:
+            raise Overloaded(f"{FILES} texts are being spoken already", retry_after=_RETRY_FILES)
+        return device
+
+    def status(self) -> SpeechStatus:
+        """Streams now, and sound since the start."""
+        tallies = (self._tally, *self._files.values())
+        free = 0
+        if self._residents and not self._draining:
+            share = self._residents[0].cost.share(self._capacity.limit)
+            free = sum(self._capacity.free_streams(device, share) for device in self._devices)
+        return SpeechStatus(
+            speaking=sum(tally.speaking for tally in tallies),
+            free=free,
+            made=sum(tally.made for tally in tallies),
+            wasted=sum(tally.wasted for tally in tallies),
+        )
+
+    async def drain(self, timeout: float) -> None:
+        """Let nobody in any more and wait up to `timeout` seconds for those who speak."""
+        self._draining = True
+        try:
+            async with asyncio.timeout(timeout):
+                for tally in (self._tally, *self._files.values()):
+                    await tally.silence()
+        except TimeoutError:
+            pass
