@@ -29,7 +29,7 @@ _PAUSE = 1.0
 _STOPS = tuple(".?!。？！")
 _TITLES = frozenset({"mr.", "mrs.", "ms.", "dr.", "prof.", "st."})
 """With a stop of their own, and a name behind them."""
-_FORMAT = 2
+_FORMAT = 3
 """Goes up when the same chunk would give another result, so that kept results of earlier versions are not used."""
 
 
@@ -51,11 +51,15 @@ class Ear:
         return answer
 
 
-def result_name(chunk: Chunk, options: DecodeOptions, model: str) -> str:
-    """What a chunk's result is kept under: its sound, where in it voice was heard, and how it is decoded."""
+def result_name(chunk: Chunk, options: DecodeOptions, model: str, precision: str) -> str:
+    """What a chunk's result is kept under: its sound, where in it voice was heard, and how it is decoded.
+
+    `precision`: with the kind of device.
+    """
     heard = [
         _FORMAT,
         model,
+        precision,
         asdict(options),
         [[one.blob, one.first, one.last] for run in chunk.runs for one in run.audio],
         [[run.start - chunk.start, run.end - chunk.start] for run in chunk.runs],

@@ -102,6 +102,8 @@ class Job:
     warnings: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds of work by stage: "decode" (with voice activity), "asr" (step time), "repair" (step time), "write"."""
+    precisions: dict[str, str] = field(default_factory=dict)
+    """What all workers transcribe it with, by model and kind of device: {"tiny.en cpu": "bfloat16/int8"}."""
 
     @property
     def settled(self) -> float:

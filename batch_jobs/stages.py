@@ -61,6 +61,7 @@ class Stages:
 
     def __init__(self, queue: Queue, spool: Spool, engine: Engine, settings: BatchSettings) -> None:
         self._queue, self._spool, self._engine, self._settings = queue, spool, engine, settings
+        self._loading = asyncio.Lock()
 
     async def run(self, lease: Lease, job: Job) -> None:
         """Raises ServingError, OSError, RedisError and whatever a bug raises."""
@@ -121,8 +122,8 @@ class Stages:
     async def _chunk(self, lease: Lease, job: Job) -> None:
         chunk = wire.load(Chunk, lease.task.payload)
         options, model = _decode_options(job.options), self._engine.resolve(job.options.model)
-        name = result_name(chunk, options, model)
-        ear = Ear(self._engine.asr(model), monotonic)
+        ear, precision = await self._ear(job, model)
+        name = result_name(chunk, options, model, precision)
         result = await asyncio.to_thread(heard_before, self._spool, name)
         if result is None:
             result = await hear(chunk, self._spool, options, ear)
@@ -130,6 +131,17 @@ class Stages:
         await asyncio.to_thread(self._spool.save, name, wire.dump(result).encode())
         increments = {"chunks_done": 1, "covered": chunk.length / SAMPLE_RATE, "timings.asr": ear.seconds}
         await asyncio.to_thread(self._queue.commit, lease, name, increments=increments)
+
+    async def _ear(self, job: Job, model: str) -> tuple[Ear, str]:
+        """A model in the precision that this job has everywhere, and that with the kind of device. Raises InputInvalid."""
+        engine, name = self._engine, self._engine.resolve(model)
+        precision = job.precisions.get(f"{name} {engine.kind}")
+        if precision is None:
+            own = engine.precision(name)
+            precision = await asyncio.to_thread(self._queue.agree, job.id, name, engine.kind, own)
+        async with self._loading:  # one thread waits for it, not all there are
+            asr = await asyncio.to_thread(engine.asr, name, precision)
+        return Ear(asr, monotonic), f"{engine.kind} {precision}"
 
     async def _stitch(self, lease: Lease, job: Job) -> None:
         await asyncio.to_thread(self._stitch_now, lease, job)
@@ -183,8 +195,8 @@ class Stages:
 
     async def _repair(self, lease: Lease, job: Job) -> None:
         wanted, samples = await asyncio.to_thread(self._repair_input, lease.task)
-        ear = Ear(self._engine.asr(job.options.model), monotonic)
-        other = Ear(self._engine.asr(job.options.repair_model), monotonic) if job.options.repair_model else None
+        ear, _ = await self._ear(job, job.options.model)
+        other = (await self._ear(job, job.options.repair_model))[0] if job.options.repair_model else None
         found = await repair(
             wanted, samples, ear.decode, _decode_options(job.options), other.decode if other is not None else None
         )
@@ -221,7 +233,7 @@ class Stages:
             repairs=repairs,
             suspicions=suspicions,
             warnings=accounts.warnings(report, told),
-            settings=_settings(job.options),
+            settings=_settings(job.options) | {"precisions": job.precisions},
         )
         self._spool.save(transcript_name(job.id), wire.dump(transcript).encode())
         broken = bool(draft.holes or report.holes)

@@ -93,6 +93,12 @@ class Queue(Records):
         """Increase numbers of a job that goes on ("timings.asr" is one too)."""
         self._run("update", id, "{}", json.dumps(encode_increments(increments)))
 
+    def agree(self, id: str, model: str, kind: str, precision: str) -> str:
+        """The precision in which a model transcribes a job on a kind of device: that of whoever asked first in this
+        queue, for as long as it has other jobs, and of a job for its whole life.
+        """
+        return str(self._run("agree", id, f"{model} {kind}", precision))
+
     def cancel(self, id: str) -> bool:
         """End a job now; its tasks are dropped. False when there is none, or it had ended."""
         return bool(self._run("cancel", id))

@@ -13,10 +13,12 @@ from batch_jobs.job import Job, JobOptions, State
 
 TIMING = "timings."
 """`timings.asr` is the entry "asr" of a job's timings, so that workers can add to it."""
+PRECISION = "precisions."
+"""In the same way, so that the first of several workers sets it."""
 _FLOATS = frozenset({"created", "started", "ended", "decoded", "expected", "speech", "silent", "covered"})
 _COUNTS = frozenset({"channels", "chunks", "chunks_done", "chunks_failed", "repairs", "repairs_done"})
 _NUMBERS = _FLOATS | _COUNTS
-_FIELDS = frozenset(field.name for field in fields(Job)) - {"id", "timings"}
+_FIELDS = frozenset(field.name for field in fields(Job)) - {"id", "timings", "precisions"}
 
 
 def encode(values: Mapping[str, Any]) -> dict[str, str | None]:
@@ -36,15 +38,18 @@ def encode_job(job: Job) -> dict[str, str]:
     """Everything of a job but its id."""
     values = {name: getattr(job, name) for name in _FIELDS}
     values |= {TIMING + name: seconds for name, seconds in job.timings.items()}
-    return {name: text for name, text in encode(values).items() if text is not None}
+    agreed = {PRECISION + what: precision for what, precision in job.precisions.items()}
+    return agreed | {name: text for name, text in encode(values).items() if text is not None}
 
 
 def decode_job(id: str, stored: Mapping[str, str]) -> Job:
     """The job that a hash holds; fields with a leading underscore are the queue's own."""
-    values: dict[str, Any] = {"id": id, "timings": {}}
+    values: dict[str, Any] = {"id": id, "timings": {}, "precisions": {}}
     for name, text in stored.items():
         if name.startswith(TIMING):
             values["timings"][name.removeprefix(TIMING)] = float(text)
+        elif name.startswith(PRECISION):
+            values["precisions"][name.removeprefix(PRECISION)] = text
         elif name in _FIELDS:
             values[name] = _decode(name, text)
     return Job(**values)

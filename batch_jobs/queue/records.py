@@ -82,6 +82,12 @@ class Records:
         letters = [_dead(fields) for found in pipeline.execute() for _, fields in found]
         return sorted(letters, key=lambda letter: letter.at, reverse=True)[:limit]
 
+    def precisions(self, kind: str) -> dict[str, str]:
+        """What workers on a kind of device transcribe with here, by model; see `Queue.agree`."""
+        stored: dict[str, str] = self._redis.hgetall(f"{PREFIX}precisions")
+        found = {what.rpartition(" "): precision for what, precision in stored.items()}
+        return {model: precision for (model, _, of), precision in found.items() if of == kind}
+
     def changes(self, id: str | None = None, timeout: float = 1.0) -> Changes:
         """A subscription to the changes of a job, or of all."""
         return Changes(self._redis, id, timeout)

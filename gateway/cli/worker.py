@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +82,8 @@ def command(
 
     engine = EngineSettings(tuple(dict.fromkeys(str(name).strip() for name in names)), where, cores, download=download)
     with opened(settings) as jobs:
+        # Loaded at once, what others of this queue began with need not be loaded as well.
+        engine = replace(engine, precisions=jobs.queue.precisions(engine.kind))
         queue = asked.shown_url(settings.redis_url) if settings.redis_url else f"the queue in {settings.directory}"
         err.print(f"Loading {', '.join(engine.models)} on {where} for {queue}.", markup=False)
         try:
