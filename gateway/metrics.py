@@ -54,6 +54,33 @@ class Metrics:
             buckets=LATENCY_BUCKETS,
             registry=registry,
         )
+        self._responses = Counter("speechlane_responses", "Answers ended.", ["outcome"], registry=registry)
+        self._interruptions = Counter(
+            "speechlane_interruptions", "Times somebody spoke while spoken to.", ["kind"], registry=registry
+        )
+        self._turn = Histogram(
+            "speechlane_turn_seconds",
+            "End of a spoken question to the first sound of its answer, and the parts of it.",
+            ["part"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._speeches = Counter("speechlane_speeches", "Speeches that ended.", ["outcome"], registry=registry)
+        self._speech = Counter(
+            "speechlane_speech_sent_seconds", "Sound of speech handed to clients.", ["kind"], registry=registry
+        )
+        self._underruns = Counter(
+            "speechlane_speech_underruns",
+            "Sounds that a live listener had run dry before, by the clock and the client's reports.",
+            registry=registry,
+        )
+        self._first_sound = Histogram(
+            "speechlane_speech_first_sound_seconds",
+            "First text of a speech to its first sound being sent.",
+            ["kind"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
         self._lag = Histogram(
             "speechlane_event_loop_lag_seconds",
             "How late the event loop runs a timer.",
@@ -71,7 +98,7 @@ class Metrics:
         self._sessions.dec()
 
     def refused(self, kind: str, reason: str) -> None:
-        """A "session", "file" or "job" was turned away; `reason` is the error's code."""
+        """A "session", "speech", "file" or "job" was turned away; `reason` is the error's code."""
         self._refused.labels(kind, reason).inc()
 
     def utterance(self, outcome: str) -> None:
@@ -90,6 +117,18 @@ class Metrics:
         """A final was sent so long after its utterance's audio had ended."""
         self._final.observe(seconds)
 
+    def response(self, outcome: str) -> None:
+        """An answer of a conversation ended: "completed", "cancelled", "failed" or "incomplete"."""
+        self._responses.labels(outcome).inc()
+
+    def interruption(self, kind: str) -> None:
+        """Somebody spoke while they were spoken to: "real", or "false" when the answer went on."""
+        self._interruptions.labels(kind).inc()
+
+    def turn_part(self, part: str, seconds: float) -> None:
+        """A part of the time from the end of a question to the first sound of its answer, or "total"."""
+        self._turn.labels(part).observe(seconds)
+
     def file_started(self) -> None:
         """An uploaded file's transcription began."""
         self._files.inc()
@@ -97,6 +136,22 @@ class Metrics:
     def file_ended(self) -> None:
         """An uploaded file's transcription ended, in whatever way."""
         self._files.dec()
+
+    def speech_ended(self, outcome: str) -> None:
+        """A speech is "done", or was "cancelled" or "failed"."""
+        self._speeches.labels(outcome).inc()
+
+    def speech_sent(self, kind: str, seconds: float) -> None:
+        """So much more sound went to a "live" listener, or to a "file"."""
+        self._speech.labels(kind).inc(seconds)
+
+    def first_sound(self, kind: str, seconds: float) -> None:
+        """A speech had its first sound so long after its first text."""
+        self._first_sound.labels(kind).observe(seconds)
+
+    def underrun(self) -> None:
+        """A listener had nothing to hear before the sound that was sent now."""
+        self._underruns.inc()
 
     def jobs(self, state: str, count: int) -> None:
         """So many jobs are "queued", "running", "repairing" or "writing" now."""

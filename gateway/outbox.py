@@ -48,6 +48,11 @@ class Outbox:
         self._serial += 1
         return self._add(self._serial, frame, len(frame.payload))
 
+    def put_bytes(self, data: bytes) -> bool:
+        """Add a binary frame at the end."""
+        self._serial += 1
+        return self._add(self._serial, Control(WSMsgType.BINARY, data), len(data))
+
     def put_text(self, key: object, event: Message, field: str) -> bool:
         """Continue the text in `field` of the unsent message of this key, or add the message at the end."""
         waiting = self._entries.get(key)

@@ -92,6 +92,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._receiving: asyncio.Timeout | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._idle_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     def ended(self) -> bool:
@@ -113,6 +114,22 @@ class Connection:
     def send(self, event: Message) -> None:
         """Queue a message that must arrive."""
         self._check(self._outbox.put(event))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Queue a binary frame that must arrive."""
+        self._check(self._outbox.put_bytes(data))
+
+    async def room(self) -> None:
+        """Wait until at most half of what may wait does: who sends as much as there is asks before each message."""
+        await self._outbox.room()
+
+    async def flushed(self) -> None:
+        """Wait until everything queued has left."""
+        await self._outbox.flushed()
+
+    def touch(self) -> None:
+        """The connection is in use though its client says nothing: its idle time begins anew."""
+        self._idle_until = self._loop.time() + self.limits.idle_seconds
 
     def send_text(self, key: object, event: Message, field: str) -> None:
         """Queue text that only grows: it joins the unsent message of the same key, whose `field` it continues."""
@@ -139,17 +156,18 @@ class Connection:
         against the peer that nothing was heard of it.
         """
         limits, now = self.limits, self._loop.time
-        heard, idle_until, unanswered, frames = now(), now() + limits.idle_seconds, 0, 0
+        heard, unanswered, frames = now(), 0, 0
+        self.touch()
         while not self._stopped():
             try:
-                async with asyncio.timeout_at(min(heard + limits.heartbeat_seconds, idle_until)) as wait:
+                async with asyncio.timeout_at(min(heard + limits.heartbeat_seconds, self._idle_until)) as wait:
                     self._receiving = wait
                     message: WSMessage = await self.ws.receive()
             except TimeoutError:
                 if self._stopped():
                     break
                 heard = now()
-                if heard >= idle_until:
+                if heard >= self._idle_until:
                     self.stop(Close.NORMAL, f"nothing was sent for {limits.idle_seconds:g} s")
                 elif unanswered == 2:
                     self.stop(Close.LOST, "the peer does not answer pings")
@@ -169,7 +187,7 @@ class Connection:
                 if not frames % TURN:
                     await asyncio.sleep(0)
                 heard = now()
-                idle_until = heard + limits.idle_seconds
+                self.touch()
             elif message.type is WSMsgType.CLOSE:
                 self.stop(Close.LOST, "the client has closed it")
             elif message.type is not WSMsgType.PONG:

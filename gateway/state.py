@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from gateway.assistant import LanguageModel, chosen_assistant
 from gateway.auth import Guard, Identity
 from gateway.batch.lane import Lane
 from gateway.metrics import Metrics
@@ -39,12 +40,15 @@ class Service:
         self.loading: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
         """Why the models could not be loaded."""
+        self.assistant: LanguageModel = chosen_assistant(settings)
+        """Who answers in conversations."""
         self.batch = Lane(settings, self.metrics, self.draining)
         self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()
         self._admitted = 0
         self._files = 0
+        self._speeches: Counter[Identity] = Counter()
         self._uploads = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -130,6 +134,31 @@ class Service:
             self._settle()
 
     @contextmanager
+    def speech(self, identity: Identity) -> Iterator[None]:
+        """Hold one of the places for texts that are spoken over HTTP; raises `Draining` or `Overloaded` at once.
+
+        A key has as many of them as it may have live sessions.
+        """
+        self.refuse_when_draining()
+        settings = self.settings
+        if self._speeches.total() >= settings.max_speeches:
+            raise Overloaded(f"{settings.max_speeches} texts are being spoken already.", retry_after=BUSY_RETRY)
+        if settings.max_sessions_per_key is not None and self._speeches[identity] >= settings.max_sessions_per_key:
+            raise Overloaded(
+                f"This key has {settings.max_sessions_per_key} texts being spoken already; wait for one to end.",
+                retry_after=BUSY_RETRY,
+            )
+        self._speeches[identity] += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._speeches[identity] -= 1
+            if not self._speeches[identity]:
+                del self._speeches[identity]
+            self._settle()
+
+    @contextmanager
     def receiving(self) -> Iterator[None]:
         """A file of a job is coming in; raises `Draining` when the service is going down, which else waits for it."""
         self.refuse_when_draining()
@@ -151,7 +180,7 @@ class Service:
         return True
 
     def _settle(self) -> None:
-        if not (self._sessions or self._files or self._uploads):
+        if not (self._sessions or self._files or self._speeches or self._uploads):
             self._idle.set()
 
 

@@ -97,6 +97,11 @@ class Adapter:
                 if self._included("x.lag"):
                     self._out.send_latest("x.lag", self._event("x.lag", {"seconds": round(seconds, 3)}))
 
+    def item_of(self, utterance: int) -> str | None:
+        """The item of an utterance that is committed and not yet transcribed."""
+        item = self._open.get(utterance)
+        return item.id if item is not None else None
+
     def fail_open(self, error: ServingError) -> None:
         """The stream has ended without answering for what was committed: fail it."""
         for utterance in list(self._open):

@@ -47,6 +47,11 @@ BETA_PATHS = {
     f"{INPUT}.noise_reduction": "session.input_audio_noise_reduction",
     TRANSCRIPTION: "session.input_audio_transcription",
     f"{INPUT}.turn_detection": "session.turn_detection",
+    "session.audio.output.format": "session.output_audio_format",
+    "session.audio.output.voice": "session.voice",
+    "session.audio.output.speed": "session.speed",
+    "session.output_modalities": "session.modalities",
+    "session.max_output_tokens": "session.max_response_output_tokens",
 }
 
 

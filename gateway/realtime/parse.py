@@ -82,7 +82,7 @@ def _event(fields: dict[str, Any], max_append: int, known: Events) -> ClientEven
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False, include_input=False)[0]) from None
+        raise refusal(error.errors(include_url=False, include_input=False)[0]) from None
 
 
 def _audio(encoded: object, max_append: int) -> bytes:
@@ -105,8 +105,9 @@ def _audio(encoded: object, max_append: int) -> bytes:
         ) from None
 
 
-def _refusal(error: ErrorDetails) -> RequestError:
-    kind, param = error["type"], path(error["loc"])
+def refusal(error: ErrorDetails, where: str = "") -> RequestError:
+    """What pydantic found, as the client is told; `where` is the field that was looked at."""
+    kind, param = error["type"], path((where, *error["loc"]) if where else error["loc"])
     if kind == "missing":
         return RequestError(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
     if kind == "extra_forbidden":

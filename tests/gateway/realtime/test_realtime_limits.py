@@ -120,7 +120,7 @@ async def test_requests_that_are_no_session(running: Running) -> None:
         async with http.get("/v1/realtime") as response:
             assert response.status == 426
             assert (await response.json())["error"]["code"] == "upgrade_required"
-        for query in ("intent=conversation", "include=everything"):
+        for query in ("intent=singing", "include=everything"):
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                 await http.ws_connect(f"/v1/realtime?{query}")
             assert refused.value.status == 400
