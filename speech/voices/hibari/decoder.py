@@ -1,0 +1,103 @@
+"""The second stage: the decoder, from features and prosody to spectra, 80 frames a second, window by window.
+
+Each of the nine convolutions hears three frames to either side. A window gives each layer the last six frames of its
+input from the window before, so a frame is computed once, 27 frames behind those that go in, and exactly as if the
+segment had been decoded at once: at a segment's edges every layer hears zeros, not what the one before makes of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from speech.voices.hibari.layers import Block, norm
+from speech.voices.hibari.plan import SegmentPlan
+from speech.voices.hibari.weights import Weights
+
+BINS = 601
+PARTS = 5
+"""Spectra per frame: harmonic level and phase, noise level, free level and phase; see wave.py."""
+_RADIUS = 3
+_BLOCKS = 8
+DELAY = _RADIUS * (1 + _BLOCKS)
+"""Frames that must have gone in after a frame before it comes out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderCarry:
+    """The last frames of every layer's input: `entry` [6, 130] and `layers` [8, 6, 256]; 3 at the segment's start."""
+
+    entry: Tensor
+    layers: Tensor
+
+    @property
+    def opening(self) -> bool:
+        return len(self.entry) == _RADIUS
+
+
+class Decoder:
+    """The decoder on one device. Inputs, carries and what comes between are given and returned on the host."""
+
+    def __init__(self, weights: Weights, device: str) -> None:
+        self.device = device
+        kernel = weights["m.dec_in.weight"]  # [256, 130, 7]
+        self._width, self._dim = kernel.shape[1], kernel.shape[0]
+        self._entry = kernel.reshape(self._dim, -1).contiguous().to(device), weights["m.dec_in.bias"].to(device)
+        self._blocks = [Block(weights, f"m.dec.{n}", device) for n in range(_BLOCKS)]
+        self._norm = weights["m.dec_norm.weight"].to(device), weights["m.dec_norm.bias"].to(device)
+        self._head = weights["m.head.weight"].to(device), weights["m.head.bias"].to(device)
+
+    def opening(self) -> DecoderCarry:
+        """What lies before a segment: nothing."""
+        return DecoderCarry(torch.zeros(_RADIUS, self._width), torch.zeros(_BLOCKS, _RADIUS, self._dim))
+
+    def frames_cost(self, frames: int) -> float:
+        """Millions of multiplications for a window of so many frames going in."""
+        per_frame = self._entry[0].numel() + sum(2 * block.up[0].numel() for block in self._blocks)
+        return frames * (per_frame + self._head[0].numel()) / 1e6
+
+    def run(
+        self, plans: Sequence[SegmentPlan], carries: Sequence[DecoderCarry], firsts: Sequence[int], count: int
+    ) -> tuple[Tensor, list[DecoderCarry]]:
+        """Put frames `first` to `first + count` of each segment in; those behind its end are silence.
+
+        Returns spectra [rows, frames, 3005] on the device and what to carry on: from `first - 27` on as many frames as
+        went in, at a segment's opening from 0 on 27 fewer. All of a call are openings or none is.
+        """
+        shift = 0 if carries[0].opening else _RADIUS
+        starts = [first - shift for first in firsts]
+        x = torch.stack([inputs(*row, count) for row in zip(plans, firsts, strict=True)])
+        x = torch.cat((torch.stack([carry.entry for carry in carries]), x), 1).to(self.device)
+        layers = torch.stack([carry.layers for carry in carries], 1).to(self.device)
+        entry, kept = x[:, -2 * _RADIUS :].cpu(), []
+        x = functional.linear(x.unfold(1, 2 * _RADIUS + 1, 1).flatten(2), *self._entry)
+        silence_after_the_end(x, plans, starts)
+        for block, before in zip(self._blocks, layers, strict=True):
+            x = torch.cat((before, x), 1)
+            kept.append(x[:, -2 * _RADIUS :])
+            x = block(x)
+            starts = [start - shift for start in starts]
+            silence_after_the_end(x, plans, starts)
+        spectra = functional.linear(norm(x, *self._norm), *self._head)
+        carried = torch.stack(kept, 1).cpu()
+        # Copies, so that a stream does not hold the memory of its batch.
+        return spectra, [DecoderCarry(a.clone(), b.clone()) for a, b in zip(entry, carried, strict=True)]
+
+
+def inputs(plan: SegmentPlan, first: int, count: int) -> Tensor:
+    """What the decoder hears of frames `first` to `first + count` [count, 130]; zeros behind the segment's end."""
+    last = max(first, min(first + count, plan.frames))
+    owners = plan.owner[torch.arange(first, last) // 2]
+    heard = torch.cat((plan.features[owners], plan.prosody[first:last]), 1)
+    return functional.pad(heard, (0, 0, 0, count - len(heard)))
+
+
+def silence_after_the_end(x: Tensor, plans: Sequence[SegmentPlan], starts: Sequence[int]) -> None:
+    """Make zero, in place, what a layer made for frames that the segment does not have; row i begins at starts[i]."""
+    for row, (plan, start) in enumerate(zip(plans, starts, strict=True)):
+        if start + x.shape[1] > plan.frames:
+            x[row, max(0, plan.frames - start) :] = 0

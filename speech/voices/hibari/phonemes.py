@@ -1,0 +1,141 @@
+"""From normalised text to the voice's symbols, by the package's grapheme-to-phoneme rules, token by token.
+
+The rules look at the whole sentence ("the apple", "used to", "read" by its part of speech), so they are given the
+tokens joined, and every phoneme is traced back to the token it came from. The package's own normaliser is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hibari.g2p import G2P
+from hibari.g2p.token import Tok
+
+from speech.text.spoken import Spoken
+from speech.tts import Phonemes
+
+log = logging.getLogger(__name__)
+
+PAD = 0
+_SPACE = " "
+_NO_SOUND = frozenset(';:,.!?—…"()“” ')
+
+
+class _Piece(Tok):  # type: ignore[misc]
+    """A word of the rules' own tokeniser that remembers which of our tokens it lies in."""
+
+    __slots__ = ("source",)
+
+    def copy(self, **changes: Any) -> _Piece:
+        made = _Piece(*(getattr(self, name) for name in Tok.__slots__))
+        made.source = self.source
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+
+class Phonemizer:
+    """American English. Thread-safe: the rules and dictionaries are only read."""
+
+    def __init__(self, directory: Path) -> None:
+        self.vocabulary: dict[str, int] = json.loads((directory / "vocab.json").read_text("utf-8"))
+        self._rules = G2P()
+        self._rules.oov("speechlane")  # the network for unknown words is loaded on its first use
+
+    def __call__(self, tokens: Sequence[Spoken]) -> Phonemes:
+        """Symbols of the tokens, a silence before and after. No token with sound: no symbols."""
+        try:
+            sound = self._sound(tokens)
+        except (ValueError, TypeError, LookupError) as error:
+            # The rules stumble over some letters that few languages have (a capital I with a dot).
+            log.warning("the phoneme rules failed (%s); letters are spoken without their marks", error)
+            sound = self._sound([replace(token, text=_bare(token.text)) for token in tokens])
+        known = [(self.vocabulary[c], -1 if c == _SPACE else source, c) for c, source in sound if c in self.vocabulary]
+        while known and known[0][2] == _SPACE:
+            known.pop(0)
+        while known and known[-1][2] == _SPACE:
+            known.pop()
+        text = [""] * len(tokens)
+        for _, source, character in known:
+            if source >= 0:
+                text[source] += character
+        if all(character in _NO_SOUND for _, _, character in known):
+            return Phonemes((), (), tuple(text))
+        ids, sources = (PAD, *(i for i, _, _ in known), PAD), (-1, *(s for _, s, _ in known), -1)
+        return Phonemes(ids, sources, tuple(text))
+
+    def _sound(self, tokens: Sequence[Spoken]) -> list[tuple[str, int]]:
+        """Phonemes in order, each with its token, -1 for a space."""
+        pieces = self._pieces(tokens)
+        if not pieces:
+            return []
+        sound: list[tuple[str, int]] = []
+        cut = self._rules.retokenize([piece.copy() for piece in pieces])
+        for words, made in zip(cut, self._rules.phonemize_tokens(pieces), strict=True):
+            source = _spoken_part(words if isinstance(words, list) else [words]).source
+            sound += [(character, source) for character in made.phonemes or ""]
+            sound += [(_SPACE, -1)] * bool(made.whitespace)
+        return sound
+
+    def _pieces(self, tokens: Sequence[Spoken]) -> list[_Piece]:
+        """The joined text as the rules cut it, with parts of speech; tokens that bring phonemes have them already."""
+        text, origin = _joined(tokens)
+        pieces: list[_Piece] = []
+        for run in re.finditer(r"\S+", text):
+            place = run.start()
+            for part in self._rules.tokenizer.split(run.group()):
+                piece = _Piece(part)
+                piece.source = origin[min(place, run.end() - 1)]
+                place += len(part)
+                pieces.append(piece)
+            pieces[-1].whitespace = _SPACE if run.end() < len(text) else ""
+        given: set[int] = set()
+        for piece, tag in zip(pieces, self._rules.tagger([p.text for p in pieces]) if pieces else (), strict=True):
+            piece.tag = tag
+            if phonemes := tokens[piece.source].phonemes:
+                piece.phonemes, piece.rating = "" if piece.source in given else phonemes, 5
+                given.add(piece.source)
+        return pieces
+
+
+def _joined(tokens: Sequence[Spoken]) -> tuple[str, list[int]]:
+    """The tokens as one text, and for each character its token. Punctuation stays where the original has it: without
+    a space where there was none."""
+    text: list[str] = []
+    origin: list[int] = []
+    for n, token in enumerate(tokens):
+        before = tokens[n - 1] if n else None
+        if before is not None:
+            touching = token.start <= before.end and (_is_mark(token) or _is_mark(before))
+            if not touching:
+                text.append(_SPACE)
+                origin.append(n)
+        text += map(_plain_digit, token.text)
+        origin += [n] * len(token.text)
+    return "".join(text), origin
+
+
+def _plain_digit(character: str) -> str:
+    """Superscript and circled digits as digits: the rules take them for such and then can't read them."""
+    odd = character.isdigit() and not character.isdecimal()
+    return str(unicodedata.digit(character)) if odd else character
+
+
+def _bare(text: str) -> str:
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+
+
+def _spoken_part(pieces: list[_Piece]) -> _Piece:
+    """Of pieces that are one word for the rules, the one that is said: “no” rather than the quote before it."""
+    return next((piece for piece in pieces if any(map(str.isalnum, piece.text))), pieces[0])
+
+
+def _is_mark(token: Spoken) -> bool:
+    return not any(map(str.isalnum, token.text))
