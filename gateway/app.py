@@ -17,6 +17,7 @@ from gateway.batch.routes import add_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
 from gateway.realtime import realtime_handler
 from gateway.settings import Settings
+from gateway.speak import add_speech_routes
 from gateway.state import SERVICE, Service
 from gateway.transcriptions import transcribe_handler
 from speech.models import ModelError
@@ -61,11 +62,13 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/v1/models/{model:.+}", health.get_model)
     app.router.add_get("/v1/realtime", realtime_handler)
     app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
+    add_speech_routes(app)
     add_routes(app)
     app.router.add_get("/", pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
+    app.on_cleanup.append(_close_assistant)
     return app
 
 
@@ -90,6 +93,10 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
             await service.loaded.close()
 
     return run
+
+
+async def _close_assistant(app: web.Application) -> None:
+    await app[SERVICE].assistant.close()
 
 
 async def _load(service: Service, start: StartEngine) -> None:

@@ -51,6 +51,9 @@ class Settings(BaseSettings):
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         ("tiny.en",), description="Models to load, separated by commas; the first is the default."
     )
+    voices: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("heart",), description="Voices to load, separated by commas; the first is the default; none: empty."
+    )
     device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(
@@ -64,6 +67,8 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(256 * MIB, ge=1, description="Largest uploaded file.")
     max_audio_seconds: float = Field(3600.0, gt=0, description="Longest uploaded recording.")
     session_seconds: float = Field(1800.0, gt=0, description="Longest live session; announced as expires_at.")
+    max_speeches: int = Field(64, ge=1, description="Texts spoken over POST at once.")
+    max_contexts: int = Field(16, ge=1, le=256, description="Speeches at once on one socket of /v1/speak.")
     assistant_url: str | None = Field(
         None,
         description="OpenAI-compatible endpoint that answers in conversations (http://127.0.0.1:8000/v1); unset: the "
@@ -122,7 +127,7 @@ class Settings(BaseSettings):
             raise SettingsInvalid(f"config: there is no file {path}")
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
 
-    @field_validator("api_keys", "models", "webhook_hosts", mode="before")
+    @field_validator("api_keys", "models", "voices", "webhook_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value

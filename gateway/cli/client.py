@@ -62,27 +62,28 @@ async def listen(
     `show` is called with an utterance whenever it has changed: `text` is set by its final, `problem` when it failed.
     Raises `ListenError`.
     """
-    async with await _connected(url, key) as socket:
+    async with await connected(url, key, PATH, "intent=transcription") as socket:
         await _converse(socket, blocks, _session(rate, model, language), show, stop)
 
 
-async def _connected(url: str, key: str | None) -> ClientConnection:
+async def connected(url: str, key: str | None, path: str, query: str = "") -> ClientConnection:
+    """A socket to the endpoint `path` of the service at `url`. Raises `ListenError`."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        target = endpoint(url)
+        target = endpoint(url, path, query)
     except ValueError as error:
         raise ListenError(f"{url} is no address of a service ({error}); it looks like ws://127.0.0.1:8700") from error
     local = (urlsplit(target).hostname or "").startswith(("127.", "localhost", "::1"))
     try:
         return await connect(target, additional_headers=headers, proxy=None if local else True)
     except InvalidStatus as error:
-        raise ListenError(_refusal(error, url)) from error
+        raise ListenError(refusal(error.response.status_code, error.response.body or b"", url)) from error
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise ListenError(f"no service answers at {url} ({error}); start one with: speechlane serve") from error
 
 
-def endpoint(url: str) -> str:
-    """The realtime endpoint of a service given by its address, ws:// or http://, with or without a path.
+def endpoint(url: str, path: str = PATH, query: str = "intent=transcription") -> str:
+    """The endpoint `path` (/v1/...) of a service given by its address, ws:// or http://, with or without a path.
 
     Raises ValueError for one that is malformed.
     """
@@ -90,9 +91,9 @@ def endpoint(url: str) -> str:
     if not parts.hostname or parts.port == 0:
         raise ValueError("a host and perhaps a port are needed")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    path = parts.path.rstrip("/")
-    path = path if path.endswith("/realtime") else f"{path}/realtime" if path.endswith("/v1") else path + PATH
-    return urlunsplit((scheme, parts.netloc, path, parts.query or "intent=transcription", ""))
+    given, name = parts.path.rstrip("/"), path.removeprefix("/v1")
+    whole = given if given.endswith(name) else given + name if given.endswith("/v1") else given + path
+    return urlunsplit((scheme, parts.netloc, whole, parts.query or query, ""))
 
 
 def _session(rate: int, model: str | None, language: str | None) -> dict[str, Any]:
@@ -126,7 +127,7 @@ async def _converse(
     except ConnectionClosed as error:
         code = error.rcvd.code if error.rcvd is not None else 1006
         reason = error.rcvd.reason if error.rcvd is not None else ""
-        raise ListenError(_closed(code, reason)) from error
+        raise ListenError(closed(code, reason)) from error
     finally:
         receiver.cancel()
         sender.cancel()
@@ -220,10 +221,10 @@ class _Heard:
             raise ListenError(f"the service refused: {error['message']}")
 
 
-def _refusal(error: InvalidStatus, url: str) -> str:
-    status = error.response.status_code
+def refusal(status: int, body: bytes | bytearray, url: str) -> str:
+    """What is said of an answer that is no success."""
     try:
-        message = json.loads(error.response.body or b"")["error"]["message"]
+        message = json.loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError):
         message = f"HTTP {status}"
     hints = {
@@ -233,7 +234,8 @@ def _refusal(error: InvalidStatus, url: str) -> str:
     return f"the service refused: {message}{hints.get(status, '')}"
 
 
-def _closed(code: int, reason: str) -> str:
+def closed(code: int, reason: str) -> str:
+    """What is said of a socket that was closed before the work was done."""
     meanings = {
         1001: "the session has reached its longest duration; start again to go on",
         1006: "the connection broke; is the service still running?",

@@ -34,7 +34,7 @@ def file_blocks(path: Path) -> Blocks:
             for samples in decode_file(file, max_seconds=float("inf")):
                 yield pcm16(samples)
 
-    return _cut(_threaded(read), SAMPLE_RATE)
+    return _cut(threaded(read), SAMPLE_RATE)
 
 
 def stdin_blocks(rate: int) -> Blocks:
@@ -47,7 +47,7 @@ def stdin_blocks(rate: int) -> Blocks:
         while data := os.read(sys.stdin.fileno(), block_bytes(rate)):
             yield data
 
-    return _cut(_threaded(read), rate)
+    return _cut(threaded(read), rate)
 
 
 def microphone_blocks(rate: int) -> Blocks:
@@ -119,7 +119,7 @@ async def _cut(pieces: Blocks, rate: int) -> Blocks:
         yield bytes(kept[: len(kept) // 2 * 2])
 
 
-async def _threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
+async def threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
     """What `read` gives, from a thread that may block; it dies with the process, so a silent pipe holds up nothing."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(BLOCKS_AHEAD)
