@@ -29,8 +29,8 @@ from batch_jobs.stitch import dead, stitch
 from batch_jobs.transcript import Chunk, ChunkResult, Hole, Repair, Segment, Suspicion, Transcript
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
 from speech.engine import Engine
+from speech.languages import check_language
 from workers.clock import monotonic
-from workers.errors import InputInvalid
 
 SPLIT, STITCH, WRITE = "split", "stitch", "write"
 """Ids of the tasks that a job has one of."""
@@ -106,10 +106,7 @@ class Stages:
         name = self._engine.resolve(options.model)
         if options.repair_model is not None:
             self._engine.resolve(options.repair_model)
-        languages = next(model.languages for model in self._engine.models() if model.name == name)
-        if options.language is not None and options.language not in languages:
-            known = ", ".join(languages)
-            raise InputInvalid(f"{name} does not speak {options.language!r}; it knows: {known}", param="language")
+        check_language(self._engine.models(), name, options.language)
 
     async def _fan_out(self, lease: Lease, chunks: Sequence[Chunk]) -> bool:
         """False when the lease was lost."""

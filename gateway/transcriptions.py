@@ -21,6 +21,7 @@ from gateway.uploads import read_form
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
 from speech.containers import decode_file
 from speech.cues import cues
+from speech.languages import check_language
 from speech.subtitles import srt, vtt
 from workers.errors import Draining, InputInvalid, Overloaded, ServingError
 
@@ -45,7 +46,7 @@ async def transcribe_handler(request: web.Request) -> web.StreamResponse:
             ):
                 asked = TranscriptionRequest.parse(form.fields)
                 model = resolve_model(engine, asked.model)
-                check_language(engine, model, asked.options)
+                check_language(engine.models(), model, asked.options.language)
                 samples = await decode(form.file, service.settings.max_audio_seconds)
                 service.metrics.audio("file", len(samples) / SAMPLE_RATE)
                 async with transcribing(engine, samples, asked.options, model) as segments:
@@ -65,15 +66,6 @@ def resolve_model(engine: Engine, name: str | None) -> str:
     except InputInvalid as error:
         raise ModelNotFound(error.message, param="model") from error
     return resolved
-
-
-def check_language(engine: Engine, model: str, options: DecodeOptions) -> None:
-    """Raises `InputInvalid` when the model does not know the language that was asked for."""
-    language = options.language
-    known = next((info.languages for info in engine.models() if info.name == model), ())
-    if language is not None and known and "*" not in known and language not in known:
-        few = ", ".join(known) if len(known) <= 8 else f"{', '.join(known[:8])} and {len(known) - 8} more"
-        raise InputInvalid(f"The model {model} knows {few}, not {language}.", param="language")
 
 
 def transcribing(

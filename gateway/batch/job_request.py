@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from batch_jobs.job import Channels, JobOptions, Priority, SubtitleRules
 from gateway.batch.webhook_hosts import WebhookHosts
 from gateway.fields import Fields, choice, language, nothing_else, number, one
-from gateway.transcriptions import check_language, resolve_model
-from speech.asr import DecodeOptions
+from gateway.transcriptions import resolve_model
+from speech.languages import check_language
 from workers.errors import InputInvalid
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class JobRequest:
         left = dict(fields)
         model = resolve_model(engine, one(left, "model") or None)
         spoken = language(left)
-        check_language(engine, model, DecodeOptions(language=spoken))
+        check_language(engine.models(), model, spoken)
         keywords = tuple(word.strip() for word in left.pop("keywords", []) if word.strip())
         if len(keywords) > MAX_KEYWORDS:
             raise InputInvalid(f"keywords holds more than {MAX_KEYWORDS} words.", param="keywords")

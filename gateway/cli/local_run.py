@@ -26,7 +26,8 @@ from batch_jobs.settings import BatchSettings
 from gateway.cli.progress import Board, Tally
 from gateway.cli.recordings import Recording, blocks
 from speech.engine import Engine, EngineSettings
-from workers.errors import InputInvalid, ServingError
+from speech.languages import check_language
+from workers.errors import ServingError
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class LocalRun:
         """Transcribe all. Raises RunTaken, Stopped, ServingError, ModelError, ValueError, OSError."""
         async with self._queue() as jobs, self._engine() as engine:
             self._left_over = {job.name: job for job in await asyncio.to_thread(jobs.list, limit=LEFT_OVER)}
-            check_model(engine, self._options)
+            check_language(engine.models(), engine.resolve(self._options.model), self._options.language)
             worker = asyncio.create_task(Worker(jobs, engine, self._concurrency).run(self.stop))
             feeder = asyncio.create_task(self._feed(jobs, recordings, finished))
             try:
@@ -228,14 +229,6 @@ def _remove_run(directory: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def check_model(engine: Engine, options: JobOptions) -> None:
-    """Raises InputInvalid when the model cannot do the language that was asked for."""
-    name = engine.resolve(options.model)
-    languages = next(model.languages for model in engine.models() if model.name == name)
-    if options.language is not None and options.language not in languages:
-        raise InputInvalid(f"{name} knows no {options.language}; it knows {', '.join(languages)}", param="language")
 
 
 def run_directory(root: Path, arguments: Sequence[str], settings: str) -> Path:

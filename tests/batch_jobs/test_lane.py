@@ -244,7 +244,7 @@ def test_what_every_chunk_would_fail_of_fails_the_job_before_it_is_cut(jobs: Job
     asked = [{"language": "tlh"}, {"model": "huge"}, {"repair_model": "huge"}]
     for done, named in zip(
         ended(jobs, engine, [submit(jobs, data, **options) for options in asked]),
-        ("'tlh'", "'huge'", "'huge'"),
+        ("tlh", "'huge'", "'huge'"),
         strict=True,
     ):
         assert (done.state, done.chunks) == (State.FAILED, 0)
