@@ -18,10 +18,11 @@ from gateway.realtime.messages import (
     Name,
     Part,
 )
-from gateway.realtime.messages import Include as TranscriptionInclude
 
-Include = TranscriptionInclude | Literal["x.timing", "x.interruptions"]
-INCLUDE: tuple[str, ...] = (*get_args(TranscriptionInclude), "x.timing", "x.interruptions")
+Include = Literal[
+    "item.input_audio_transcription.logprobs", "x.words", "x.unstable", "x.lag", "x.timing", "x.interruptions"
+]
+INCLUDE: tuple[str, ...] = get_args(Include)
 Modality = Literal["text", "audio"]
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Instructions = Annotated[str, StringConstraints(max_length=64 * 1024)]
