@@ -1,0 +1,221 @@
+"""Words: as they are, or what an abbreviation, an initial, a numeral or a row of capitals stands for."""
+
+from __future__ import annotations
+
+import re
+
+from speech.text import abbreviations as known
+from speech.text import numbers, roman
+from speech.text.calendar_rules import named_date
+from speech.text.foreign import FOREIGN, transliterated
+from speech.text.letters import SPECIAL, letters, spelled
+from speech.text.quantity_words import UNITS
+from speech.text.reader import Reader
+from speech.text.wordlists import listed
+
+_LETTER = "A-Za-zÀ-ÖØ-öø-ſ"
+_WORD = re.compile(rf"[{_LETTER}]{{1,64}}(?:'[{_LETTER}]{{1,24}}){{0,3}}")
+_SMALL = re.compile(rf"[{_LETTER}][a-zß-öø-ÿ]{{1,48}}(?![\w.'’/+#&-])")
+_HYPHENATED = re.compile(rf"(?:-[{_LETTER}]{{1,48}}(?:'[a-z]{{1,3}})?){{1,6}}(?![\w])")
+_POINTED = re.compile(rf"([{_LETTER}]{{1,8}})\.")
+_DOTTED = re.compile(r"(?:[A-Za-z]\.){2,8}(?:[A-Za-z](?![\w']))?")
+_MIXED_DOTTED = re.compile(r"Ph\.D\.?|B\.Sc\.?|M\.Sc\.?|et al\.")
+_SLASHED = re.compile(r"(?:and/or|w/o|w/|c/o|b/c|n/a)(?![\w/])", re.IGNORECASE)
+_CODE = re.compile(r"[A-Za-z0-9]{1,64}")
+_PARTS = re.compile(rf"[A-Z]{{2,}}(?![a-z])|[{_LETTER}][a-zß-ſ]*|\d+")
+_SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
+_AMPERSAND = re.compile(r"([A-Z]{1,3})&([A-Z]{1,3})(?!\w)")
+_CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,})[^\w.!?]{1,3}$")
+_CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,}|[AI])(?!\w)")
+_LISTED = listed("plan vitamin grade type class group section option hepatitis exhibit letter level team unit")
+
+
+def word(reader: Reader, at: int) -> int:
+    """What begins with a letter."""
+    text = reader.text
+    if plain := _SMALL.match(text, at):
+        found = plain.group()
+        if found not in known.WHOLE and not (found[0].isupper() and _may_be_special(found)):
+            reader.say(found, at, plain.end(), "word")
+            return plain.end()
+    for read in (named_date, _abbreviation, _code):
+        if end := read(reader, at):
+            return end
+    found_word = _WORD.match(text, at)
+    if found_word is None:
+        return foreign(reader, at)
+    end, written = found_word.end(), found_word.group()
+    if (joined := _HYPHENATED.match(text, end)) and _simple(written + joined.group()):
+        reader.say(written + joined.group(), at, joined.end(), "word")
+        return joined.end()
+    words, rule = _said(reader, at, end, written)
+    reader.say(words, at, end, rule)
+    return end
+
+
+def _may_be_special(written: str) -> bool:
+    return written in known.BARE_TITLES or written[:3].lower() in _MONTH_STARTS
+
+
+_MONTH_STARTS = listed("jan feb mar apr may jun jul aug sep oct nov dec")
+
+
+def _simple(written: str) -> bool:
+    """Ordinary words joined by hyphens, which are said as one."""
+    return all(part[1:] == part[1:].lower() and len(part) > 1 for part in written.split("-"))
+
+
+def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
+    """The words and the rule for a word without a point."""
+    text = reader.text
+    stem, mark, tail = written.partition("'")
+    if (special := SPECIAL.get(stem)) or (special := known.WHOLE.get(stem)):
+        return special + mark + tail, "abbreviation" if stem not in SPECIAL else "letters"
+    if reader.last.isalpha() or reader.last.endswith("."):
+        before = reader.text[max(0, at - 24) : at]
+        capital = reader.tokens[-1].text[:1].isupper() if reader.tokens else False
+        last = "world war" if before.endswith("World War ") else reader.last
+        if kind := roman.reading(written, last, capital=capital):
+            number = roman.value(written)
+            return (f"the {numbers.ordinal(number)}" if kind == "ordinal" else numbers.cardinal(number)), "roman"
+    if stem in known.BARE_TITLES and _before_name(reader, end) and text[end : end + 1] in " \u00a0":
+        return known.TITLES[stem] + mark + tail, "abbreviation"
+    if stem[-1:] == "s" and len(stem) > 2 and spelled(stem[:-1]) and not tail:
+        return f"{letters(stem[:-1])}'s", "letters"
+    if len(stem) == 1 and not tail:
+        if stem in "aIo" or (stem == "A" and not _names_a(reader, end)):
+            return stem, "word"
+        return stem.upper(), "letters"
+    if stem.isupper() and len(stem) > 1:
+        if spelled(stem, shouting=_shouting(text, at, end)):
+            return letters(stem) + mark + tail.lower(), "letters"
+        return written, "acronym" if len(stem) < 8 else "word"
+    if reader.char(at - 1) == "-" and reader.char(at - 2).isdecimal() and stem in UNITS and len(stem) > 1:
+        return UNITS[stem][0], "unit"
+    return written, "word"
+
+
+def _names_a(reader: Reader, end: int) -> bool:
+    """Whether "A" is a letter: at the end of a clause, or after what has letters."""
+    behind = reader.char(end)
+    return (not behind.isspace() and behind not in "\"'“(") or end >= len(reader.text) or reader.last in _LISTED
+
+
+def _shouting(text: str, at: int, end: int) -> bool:
+    """Whether the word beside it is in capitals, too, and an ordinary word."""
+    before = _CAPITALS_BEFORE.search(text[max(0, at - 24) : at])
+    after = _CAPITALS_AFTER.match(text, end)
+    beside = [found[1] for found in (before, after) if found]
+    return any(len(one) == 1 or not spelled(one) for one in beside)
+
+
+def _abbreviation(reader: Reader, at: int) -> int:
+    """Abbreviations with their point, initials, and what is written with points or a slash."""
+    text = reader.text
+    if found := _SLASHED.match(text, at):
+        reader.say(known.SLASHED[found.group().lower()], at, found.end(), "abbreviation")
+        return found.end()
+    if found := _MIXED_DOTTED.match(text, at):
+        words = "et al" if text[at] == "e" else " ".join(found.group().replace(".", "").upper())
+        return _pointed(reader, at, found.end(), words, "letters" if text[at] != "e" else "abbreviation")
+    if (found := _DOTTED.match(text, at)) and not reader.char(at - 1).isalnum():
+        written = found.group().lower()
+        if stands := known.DOTTED.get(written):
+            reader.say(stands, at, found.end(), "abbreviation")
+            return found.end()
+        return _pointed(reader, at, found.end(), letters(found.group().replace(".", "").upper()), "letters")
+    found = _POINTED.match(text, at)
+    if found is None:
+        return 0
+    name, end = found[1], found.end()
+    key = name.lower()
+    if len(name) == 1 and name.isupper():
+        return _initial(reader, at, end)
+    numbered = known.NUMBERED.get(key, "")
+    if numbered and re.match(r"[ \u00a0]?[#]?\d", text[end : end + 3]):
+        reader.say(numbered, at, end, "abbreviation")
+        return end
+    if name in known.ROADS and reader.tokens and reader.tokens[-1].text[:1].isupper() and reader.last:
+        after = reader.next_word(end)
+        if name not in known.TITLES or not (after[:1].isupper() and after.lower() not in _STARTERS):
+            return _pointed(reader, at, end, known.ROADS[name], "abbreviation")
+    if name in known.TITLES and (_before_name(reader, end) or (name not in known.ROADS and not text[end:].strip())):
+        reader.say(known.TITLES[name], at, end, "abbreviation")
+        return end
+    words = known.GENERAL.get(key, "")
+    if not words or (key in known.CAPITAL and not name[0].isupper()):
+        return 0
+    if key in known.WORDS_TOO and reader.ends_sentence(end, sure=True) and key not in ("co",):
+        return 0
+    return _pointed(reader, at, end, words, "abbreviation")
+
+
+_STARTERS = listed("the it he she they we this that then there but and in on at")
+
+
+def _initial(reader: Reader, at: int, end: int) -> int:
+    """ "J." before a name or another initial; "I." and "Plan B." end a sentence."""
+    after = re.match(r"[ \u00a0]?([A-Z])([\w.]?)", reader.text[end : end + 4])
+    if after is None or reader.char(at - 1).isalnum():
+        return 0
+    following = reader.next_word(end)
+    if after[2] != "." and (following.lower() in _STARTERS or reader.text[at] == "I" or reader.last in _LISTED):
+        return 0
+    reader.say(reader.text[at], at, end, "letters")
+    return end
+
+
+def _pointed(reader: Reader, at: int, end: int, words: str, rule: str) -> int:
+    """Says an abbreviation; its point is a full stop as well where the sentence ends."""
+    closing = reader.text[end - 1] == "." and reader.ends_sentence(end)
+    reader.say(words, at, end - closing, rule)
+    return end - closing
+
+
+def _before_name(reader: Reader, at: int) -> bool:
+    return reader.next_word(at)[:1].isupper() and reader.char(at) != "\n"
+
+
+def _code(reader: Reader, at: int) -> int:
+    """Letters and digits together, and signs that belong to letters: "COVID-19", "H2O", "C#", "R&D"."""
+    text = reader.text
+    if reader.char(at - 1).isalnum():
+        return 0
+    if found := _SHARP.match(text, at):
+        reader.say(found[1], at, at + 1, "letters")
+        reader.say("sharp" if found[2] == "#" else "plus plus", at + 1, found.end(), "symbol")
+        return found.end()
+    if found := _AMPERSAND.match(text, at):
+        reader.say(letters(found[1]), at, found.end(1), "letters")
+        reader.say("and", found.end(1), found.start(2), "symbol")
+        reader.say(letters(found[2]), found.start(2), found.end(2), "letters")
+        return found.end()
+    found = _CODE.match(text, at)
+    if found is None or found.group().isalpha() or found.group().isdecimal():
+        return 0
+    return mixed(reader, at, found.end())
+
+
+def mixed(reader: Reader, at: int, end: int) -> int:
+    """Letters and digits together: numbers in words, letters one by one; everything one by one in a long jumble."""
+    parts = list(_PARTS.finditer(reader.text, at, end))
+    jumble = len(parts) > 4
+    for part in parts:
+        start, stop, written = part.start(), part.end(), part.group()
+        if written.isdecimal():
+            words = numbers.digits(written) if jumble or len(written) > 4 else numbers.pairs(written)
+            reader.say(words, start, stop, "cardinal")
+        elif jumble or len(written) == 1 or spelled(written) or (len(written) <= 3 and written.islower()):
+            reader.say(letters(written.upper()), start, stop, "letters")
+        else:
+            reader.say(SPECIAL.get(written, written), start, stop, "word")
+    return end
+
+
+def foreign(reader: Reader, at: int) -> int:
+    """A word in another script."""
+    found = FOREIGN.match(reader.text, at)
+    if found is None:
+        return 0
+    reader.say(transliterated(found.group()), at, found.end(), "transliteration")
+    return found.end()
