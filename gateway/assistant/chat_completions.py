@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, Literal
+from uuid import uuid4
 
 import aiohttp
 from pydantic import SecretStr
@@ -151,8 +152,11 @@ class _Reader:
         if index not in self._calls:
             if len(self._calls) == MOST_CALLS:
                 raise AssistantFailed(f"The language model calls more than {MOST_CALLS} functions at once.")
-            self._calls[index] = str(call["id"])
-            pieces.append(CallBegan(self._calls[index], str(function["name"])))
+            known = self._calls.values()
+            named = self._counted(call.get("id") or "")
+            # Some endpoints leave the id out, or give each call the same.
+            self._calls[index] = named if named and named not in known else f"call_{uuid4().hex[:24]}"
+            pieces.append(CallBegan(self._calls[index], self._counted(function["name"])))
         if arguments := function.get("arguments"):
             pieces.append(ArgumentsPiece(self._calls[index], self._counted(arguments)))
         return pieces
@@ -163,4 +167,5 @@ class _Reader:
         self._characters += len(text)
         if self._characters > MOST_CHARACTERS:
             raise AssistantFailed(f"The language model's answer has more than {MOST_CHARACTERS} characters.")
-        return text
+        # Half of a surrogate pair can be escaped in JSON, and be sent to nobody.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

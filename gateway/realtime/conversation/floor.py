@@ -32,12 +32,16 @@ MOST_OUT_OF_BAND = 4
 
 @dataclass(slots=True)
 class Speech:
-    """Somebody is speaking: `words` so far, and whether an answer is held because of it."""
+    """Somebody is speaking: `words` so far, and whether an answer is held because of it.
+
+    Once it has ended, `item` is what it became, and `silence` the seconds that were waited for to know.
+    """
 
     began: float
     words: str = ""
     doubt: bool = False
     item: str | None = None
+    silence: float = 0.0
     timer: asyncio.TimerHandle | None = field(default=None)
 
 
@@ -124,8 +128,10 @@ class Floor:
                 self._forget(utterance)
                 self._speeches[utterance] = Speech(self._loop.time())
                 self._doubt(utterance)
-            case Committed(utterance) if utterance in self._speeches:
-                self._speeches[utterance].item = self._adapter.item_of(utterance)
+            case Committed(utterance, reason=reason) if utterance in self._speeches:
+                speech = self._speeches[utterance]
+                speech.item = self._adapter.item_of(utterance)
+                speech.silence = self._vad().silence if reason == "vad" else 0.0
             case Partial(utterance, stable, unstable):
                 self._partial(utterance, stable, unstable)
             case Final():
@@ -204,7 +210,7 @@ class Floor:
         self._forget(event.utterance)
         if not event.text or not self._answers():
             return
-        timing = Timing(self._vad().silence, event.lag)
+        timing = Timing(speech.silence if speech is not None else 0.0, event.lag)
         if self._turn is not None and self._turn.active:
             self._next = timing
         else:

@@ -85,6 +85,8 @@ class Turn:
 
     def hold(self) -> None:
         """Let no more sound out for now; go on with `resume`."""
+        if not self._gate.is_set():
+            return
         self._gate.clear()
         if self._speaker is not None:
             self._speaker.hold()
@@ -221,6 +223,7 @@ class Turn:
                     raise error
 
     def _out(self, data: bytes, sent: float) -> None:
+        self._room.metrics.speech_sent("live", sent - self._sent)
         self._sent = sent
         if not data:
             return

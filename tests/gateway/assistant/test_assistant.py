@@ -151,6 +151,18 @@ async def test_an_endpoint_that_misbehaves_ends_the_answer(script: list[Any], sa
         await model.close()
 
 
+async def test_what_endpoints_get_wrong_is_put_right() -> None:
+    half = 'data: {"choices": [{"delta": {"content": "a\\ud800b"}}]}\n\n'
+    unnamed = [{"tool_calls": [{"index": index, "function": {"name": "f", "arguments": "{}"}}]} for index in (0, 1)]
+    async with chat_server(lambda body: [half, *unnamed, {"finish_reason": "stop"}]) as server:
+        model = ChatCompletions(server.url, "small")
+        told = await pieces(model, ASKED)
+        await model.close()
+    assert told[0] == TextPiece("a\ufffdb")
+    ids = [piece.call_id for piece in told if isinstance(piece, CallBegan)]
+    assert len(set(ids)) == 2
+
+
 async def test_nobody_there() -> None:
     model = ChatCompletions("http://127.0.0.1:1/v1", "small")
     with pytest.raises(AssistantFailed, match="assistant_url"):
