@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from speech.text.spoken import Spoken
 
 _CLOSING = frozenset(".,;:!?…)]}»”’%")
+_LONE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which no encoder takes."""
 _OPENING = frozenset("([{«“‘¿¡")
 
 
@@ -22,6 +25,7 @@ def join(tokens: Sequence[Spoken], text_of: Sequence[str] | None = None) -> tupl
         written = token.text if text_of is None else text_of[i]
         if not written:
             continue
+        written = _LONE.sub("\ufffd", written)
         if not opened and token.text not in _CLOSING:
             text.append(" ")
             owners.append(-1)

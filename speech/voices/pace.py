@@ -23,7 +23,8 @@ def characters(tokens: Sequence[Spoken]) -> int:
 def estimate(tokens: Sequence[Spoken], start: float, end: float, *, last: bool) -> tuple[TimedToken, ...]:
     """The tokens that begin in the window from `start` to `end` (seconds from the segment's first sample).
 
-    With the last window come all that are left, spread over it. Every token that has a sound is in exactly one window.
+    With the last window come all that are left, pressed into it if there is need; a segment of one window is spread
+    over it. Every token that has a sound is in exactly one window.
     """
     sounding = [i for i, token in enumerate(tokens) if has_sound(token)]
     ends = [n / CHARACTERS_PER_SECOND for n in accumulate(len(tokens[i].text) + 1 for i in sounding)]
@@ -32,7 +33,7 @@ def estimate(tokens: Sequence[Spoken], start: float, end: float, *, last: bool) 
     if not here:
         return ()
     squeeze = 1.0
-    if last and ends[-1] > end:
+    if last and (start <= 0 or ends[-1] > end):
         squeeze = max(0.0, end - begins[here[0]]) / (ends[-1] - begins[here[0]])
     zero = min(begins[here[0]], end)
     return tuple(

@@ -25,7 +25,8 @@ from speech.voices.codec.sampling import draw
 from speech.voices.codec.slots import Row, Slots
 from speech.voices.codec.snac import SnacDecoder
 from speech.voices.codec.states import Job, open_job
-from speech.voices.codec.windows import WINDOW, trim_head
+from speech.voices.codec.windows import WINDOW
+from speech.voices.head import trim_head
 from speech.voices.pace import CHARACTERS_PER_SECOND, characters, estimate
 from workers.backend import Demand, Done, Limits, More, Spec, StepResult
 from workers.errors import BackendFailed, Cancelled, InputInvalid, InputTooLarge, Overloaded

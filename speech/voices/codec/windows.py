@@ -1,20 +1,13 @@
-"""Which frames a window holds, how long a segment may get, how its silent head is cut: by the text alone."""
+"""Which frames a window holds and how long a segment may get: by the text alone."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from speech.tts import Sound
-
 WINDOW = 6
 """Frames of a window: 0.5 s of sound at 12 frames a second."""
 RAMP = (2, 4)
 """Frames of the first windows of a stream, so that its first sound comes early and the next ones in time."""
-HEAD = 0.030
-"""Seconds of silence left before the first audible sample of a stream."""
-AUDIBLE = 10 ** (-45 / 20)
 SECONDS_PER_CHARACTER = 0.25
 """Slower than this nobody speaks: what goes on for longer has lost its end."""
 SECONDS_MORE = 2.0
@@ -30,10 +23,3 @@ def frames_of(window: int, *, first: bool) -> tuple[int, int]:
 def most_frames(characters: int, frame_seconds: float) -> int:
     """Frames after which a segment of so many characters is ended by force."""
     return math.ceil((SECONDS_MORE + SECONDS_PER_CHARACTER * characters) / frame_seconds)
-
-
-def trim_head(samples: Sound, rate: int) -> Sound:
-    """Without the silence at the beginning, but for its last 30 ms; a silent window keeps as much of its end."""
-    audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
-    onset = int(audible[0]) if len(audible) else len(samples)
-    return samples[max(0, onset - round(HEAD * rate)) :]
