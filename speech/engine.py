@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import math
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -18,8 +19,13 @@ from speech.asr import DecodeOptions, Samples
 from speech.config import StreamConfig, checked
 from speech.files import Segment
 from speech.loading import EngineSettings, Model, ModelInfo, load
+from speech.speaking.config import SpeakConfig
+from speech.speaking.house import House, SpeechStatus
+from speech.speaking.speaker import Speaker
 from speech.transcriber import Transcriber
+from speech.tts import Voice, VoiceInfo
 from speech.vad import SileroVad
+from speech.voices.load import load_voices
 from workers.capacity import Capacity
 from workers.clock import monotonic
 from workers.device import Device
@@ -53,6 +59,7 @@ class EngineStatus:
 
     ready: bool
     devices: tuple[DeviceStatus, ...]
+    speech: SpeechStatus
 
 
 class Engine:
@@ -63,6 +70,7 @@ class Engine:
         self._models: dict[str, Model] = {}
         self._vad = Pool("silero", [ears])
         self._capacity = Capacity(devices, settings.utilisation)
+        self._house = House(devices, self._capacity)
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
@@ -80,10 +88,13 @@ class Engine:
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
         loaded = [load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
+        voices = load_voices(settings.voices, allow_download=settings.download)
         engine = cls(settings, devices, ears)
+        engine._house.settle(voices)
         try:
             for device in (ears, *devices):
                 device.start()
+            engine._house.rehearse()
         except BaseException:
             for device in (ears, *devices):
                 device.close()
@@ -96,12 +107,12 @@ class Engine:
 
         Raises InputInvalid (param "model") for one that is not loaded: no request can make it load.
         """
-        if name is None:
+        if name is None and self._models:
             return next(iter(self._models))
         for model in self._models.values():
             if name == model.info.name or name in model.info.aliases:
                 return model.info.name
-        loaded = ", ".join(self._models)
+        loaded = ", ".join(self._models) or "none"
         raise InputInvalid(f"the model {name!r} is not loaded here; there is: {loaded}", param="model")
 
     def models(self) -> list[ModelInfo]:
@@ -154,6 +165,25 @@ class Engine:
             lease.release()
             raise
 
+    def voices(self) -> list[VoiceInfo]:
+        """The loaded voices, the default first."""
+        return self._house.voices()
+
+    def resolve_voice(self, voice: str | None, model: str | None = None) -> VoiceInfo:
+        """The loaded voice that wire names stand for. Raises InputInvalid (param "voice" or "model")."""
+        return self._house.resolve(voice, model)
+
+    def voice(self, name: str | None) -> Voice:
+        """The same, itself: it tells phonemes. Raises InputInvalid."""
+        return self._house.voice(name)
+
+    def open_speech(self, config: SpeakConfig) -> Speaker:
+        """Admit a stream of speech; it holds its share of a device until its sound is made. From the event loop.
+
+        Raises InputInvalid, Overloaded, Draining, BackendDead.
+        """
+        return self._house.open(config)
+
     def transcribe(self, samples: Samples, options: DecodeOptions, model: str) -> AsyncGenerator[Segment, None]:
         """Segments of a whole recording (mono float32, 16 kHz), in order. Raises InputInvalid, Overloaded, Draining."""
         chosen = self._models[self.resolve(model)]
@@ -169,7 +199,8 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """How full the devices are."""
-        share = next(iter(self._models.values())).share(1.0, True, None)
+        default = next(iter(self._models.values()), None)
+        share = default.share(1.0, True, None) if default is not None else math.inf
         devices = []
         for device in self._devices:
             stats = device.stats()
@@ -183,13 +214,16 @@ class Engine:
                     queue=stats.queue,
                 )
             )
-        return EngineStatus(all(device.ready for device in (*self._devices, self._ears)), tuple(devices))
+        ready = all(device.ready for device in (*self._devices, self._ears))
+        return EngineStatus(ready, tuple(devices), self._house.status())
 
     async def drain(self, timeout: float) -> None:
-        """Admit nobody any more and let the devices finish what they hold, at most `timeout` seconds."""
+        """Admit nobody any more; voices speak to the end and devices finish what they hold, for `timeout` seconds."""
         self._capacity.drain()
+        until = monotonic() + timeout
+        await self._house.drain(timeout)
         for device in self._devices:
-            await asyncio.to_thread(device.drain, timeout)
+            await asyncio.to_thread(device.drain, max(0.0, until - monotonic()))
 
     async def close(self) -> None:
         """End what still runs, keep what was learned about step times, free the models."""

@@ -41,6 +41,7 @@ _REFERENCE_SHARE = 0.5
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs).
+    `voices`: the same for speech; without any (or "") nothing is spoken.
 
     `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
     admitted live streams may reserve. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and
@@ -55,6 +56,7 @@ class EngineSettings:
     download: bool = False
     profiles: Path = field(default_factory=lambda: cache_dir() / "profiles")
     precisions: Mapping[str, str] = field(default_factory=dict)
+    voices: tuple[str, ...] = ("heart",)
 
     @property
     def kind(self) -> str:

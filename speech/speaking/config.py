@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import get_args
 
+from speech.text.boundaries import Split
 from speech.text.lexicon import Lexicon
 from speech.text.options import TextOptions
+from speech.text.segmenter import LONGEST
 from workers.errors import InputInvalid
 
 LEAST_SPEED, MOST_SPEED = 0.25, 4.0
-SPLITS = ("sentence", "clause", "none")
+SPLITS: tuple[Split, ...] = get_args(Split)
 _MOST_SEED = 2**63 - 1
 
 
@@ -25,12 +28,12 @@ class SpeakConfig:
     voice: str = ""
     speed: float = 1.0
     seed: int = 0
-    split: str = "sentence"
+    split: Split = "sentence"
     text: TextOptions = field(default_factory=TextOptions)
     lexicon: Lexicon = field(default_factory=Lexicon)
     lead: float | None = 1.75
     stall: float = 0.25
-    max_characters: int = 400
+    max_characters: int = LONGEST
 
 
 def checked(config: SpeakConfig) -> SpeakConfig:

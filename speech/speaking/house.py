@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from speech.speaking.config import SpeakConfig, checked
 from speech.speaking.pacing import FIRST_SOUND
-from speech.speaking.rehearsal import Cost
+from speech.speaking.rehearsal import Cost, rehearse
 from speech.speaking.speaker import Speaker
 from speech.speaking.tally import Tally
 from speech.tts import Voice, VoiceInfo
@@ -27,6 +27,8 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FILES = 64
 """Streams that nobody listens to live, on each device: they wait for each other, so more would wait too long."""
 _RETRY_LEAST, _RETRY_FILES = 1.0, 5.0
+_UNKNOWN = Cost(step=0.0, row=1.0, rows=1.0, steps=1.0, first=0.0, first_rows=1.0, most=1)
+"""Of a voice that has not rehearsed: one stream for each device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,24 @@ class House:
         self._tally = Tally(clock)
         self._draining = False
 
+    def settle(self, voices: Sequence[Voice]) -> None:
+        """Put voices on the devices, before those start."""
+        for voice in voices:
+            model = voice.info.model
+            for device in self._devices:
+                if not device.serves(model):  # voices of one model share its backend
+                    device.add(voice.backend())
+            self.add(voice, _UNKNOWN)
+
+    def rehearse(self) -> None:
+        """Find out what the voices cost, once the devices have started. Blocks; raises ServingError."""
+        costs: dict[str, Cost] = {}
+        for resident in self._residents:
+            model = resident.info.model
+            if model not in costs:
+                costs[model] = rehearse(resident.voice, resident.pool, self._devices[0])
+            resident.cost = costs[model]
+
     def add(self, voice: Voice, cost: Cost) -> None:
         """Take in a voice whose backend is on the devices."""
         info = voice.info
@@ -83,7 +103,7 @@ class House:
             info = replace(
                 info,
                 aliases=tuple(dict.fromkeys((*info.aliases, *OPENAI_VOICES))),
-                description=f"{info.description} {note}".strip(),
+                description=f"{info.description.rstrip('.')}. {note}" if info.description else note,
             )
         self._residents.append(_Resident(voice, info, Pool(info.model, self._devices), cost))
 
@@ -98,6 +118,10 @@ class House:
         is not loaded: no request can make it load, and no other voice speaks in its place.
         """
         return self._find(voice, model).info
+
+    def voice(self, name: str | None) -> Voice:
+        """The voice itself. Raises InputInvalid."""
+        return self._find(name).voice
 
     def _find(self, voice: str | None, model: str | None = None) -> _Resident:
         if not self._residents:
@@ -142,12 +166,14 @@ class House:
 
     def _admit(self, resident: _Resident) -> Lease:
         """A share of a device, if the stream fits and its first sound would be in time."""
-        cost, others = resident.cost, self._tally.starting(self._first_sound) // len(self._devices)
-        left = self._first_sound - cost.first_sound(others)
-        if left <= 0 and others:
-            raise Overloaded("the first sound would be late", retry_after=max(_RETRY_LEAST, -left))
+        cost, limit = resident.cost, self._first_sound
         share = cost.share(self._capacity.limit)
-        return self._capacity.admit(resident.pool, share, max(left, self._first_sound / 10))
+        used = min((self._capacity.reserved(device) for device in self._devices), default=0.0)
+        others = self._tally.starting(limit) // len(self._devices)
+        late = cost.first_sound(others, used) - limit
+        if others and late > 0:
+            raise Overloaded("the first sound would be late", retry_after=max(_RETRY_LEAST, late))
+        return self._capacity.admit(resident.pool, share, max(limit - cost.first, limit / 10))
 
     def _room_for_file(self, resident: _Resident) -> Device:
         devices = [device for device in self._devices if device.ready and device in resident.pool.replicas]

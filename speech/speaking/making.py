@@ -160,7 +160,7 @@ class Maker:
         return found
 
     async def _plan(self, segment: TextSegment, arrived: float, index: int, *, first: bool) -> _Part:
-        tokens, phonemes = await asyncio.to_thread(self._prepare, segment.text)
+        tokens, phonemes = await asyncio.to_thread(self._prepare, segment)
         if not phonemes.ids:
             return _Part(segment, arrived, tokens, None, Planned(()))
         config = self._config
@@ -171,9 +171,9 @@ class Maker:
         self._planned += sum(planned.windows or ()) / self.rate
         return _Part(segment, arrived, tokens, voicing, planned)
 
-    def _prepare(self, text: str) -> tuple[tuple[Spoken, ...], Phonemes]:
+    def _prepare(self, segment: TextSegment) -> tuple[tuple[Spoken, ...], Phonemes]:
         """Not on the event loop: milliseconds."""
-        tokens = tuple(normalise(text, self._config.text, self._config.lexicon))
+        tokens = tuple(normalise(segment.text, self._config.text, self._config.lexicon, code=segment.code))
         return tokens, self._voice.phonemes(tokens) if tokens else Phonemes((), (), ())
 
     # -- plans to sound

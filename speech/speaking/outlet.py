@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from speech.speaking.events import SoundMade, SpeechEvent
 from workers.clock import Clock
@@ -54,7 +54,7 @@ class Outlet:
             self._sounds = 0
         self._changed.set()
 
-    async def events(self) -> AsyncIterator[SpeechEvent]:
+    async def events(self) -> AsyncGenerator[SpeechEvent, None]:
         """All events, until the end."""
         while True:
             while self._events and not self._held:

@@ -59,9 +59,12 @@ class Cost:
         full = (self.step / self.most + row) * self.rows
         return min(max(spread, full), (self.step + row) * self.rows)
 
-    def first_sound(self, others: int) -> float:
-        """Seconds to a stream's first sound when so many others begin with it."""
-        return self.first + others * self.first_rows * self.row
+    def first_sound(self, others: int, used: float) -> float:
+        """Seconds to a stream's first sound when so many others begin with it, on a device of which those who speak
+        already, and these as soon as they do, use so much.
+        """
+        alone = self.first + others * self.first_rows * (self.step / self.most + self.row)
+        return alone / max(1.0 - used, 0.01)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from speech.text.boundaries import Split
 from speech.text.segmenter import TextSegment, TextSegmenter
 from workers.clock import Clock
 from workers.errors import InputInvalid, InputTooLarge
@@ -18,7 +19,7 @@ _SLICE = 4096
 class Script:
     """What is to be said, with the moment each segment was complete (seconds on the given clock)."""
 
-    def __init__(self, split: str, max_characters: int, clock: Clock) -> None:
+    def __init__(self, split: Split, max_characters: int, clock: Clock) -> None:
         self._segmenter = TextSegmenter(split, max_characters=max_characters)
         self._clock = clock
         self._given: list[str] = []

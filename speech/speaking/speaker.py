@@ -6,7 +6,7 @@ say -> segments -> phonemes (off the loop) -> plan -> windows, one at a time -> 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from speech.speaking.config import SpeakConfig, checked
 from speech.speaking.events import Progress, SoundMade, SpeechEvent
@@ -141,7 +141,7 @@ class Speaker:
         self._outlet.close(drop=True)
         await self._maker.stop()
 
-    def events(self) -> AsyncIterator[SpeechEvent]:
+    def events(self) -> AsyncGenerator[SpeechEvent, None]:
         """Events as they come, for one reader: ends after SpeechDone, SpeechFailed, `cancel` or `close`."""
         return self._outlet.events()
 
