@@ -37,6 +37,7 @@ async def start_engine(settings: Settings) -> Engine:
     engine: Engine = await module.Engine.start(
         module.EngineSettings(
             models=settings.models,
+            voices=settings.voices,
             device=settings.device,
             threads=settings.threads,
             asr_engine=settings.asr_engine,

@@ -32,10 +32,12 @@ async def readyz(request: web.Request) -> web.Response:
     body: dict[str, Any] = {"status": state}
     engine = service.loaded
     if engine is not None and _may_look(service, request):
+        status = engine.status()
         body |= {
             "sessions": service.sessions,
             "max_sessions": service.settings.max_sessions,
-            "devices": _devices(engine.status()),
+            "devices": _devices(status),
+            "speech": {"speaking": status.speech.speaking, "free": status.speech.free},
             "batch": _batch(service.batch),
         }
     ready = state == "ready"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -208,9 +208,18 @@ class _Devices(Collector):
         free = GaugeMetricFamily("speechlane_device_free_streams", "Streams it would still take.", labels=by_device)
         queue = GaugeMetricFamily("speechlane_queue_tasks", "Tasks waiting.", labels=["device", "lane"])
         ready = GaugeMetricFamily("speechlane_ready", "1 when the models are loaded and every device lives.")
+        speakers = GaugeMetricFamily("speechlane_speakers", "Streams of speech now.")
+        free_speakers = GaugeMetricFamily("speechlane_free_speakers", "Live listeners that would still be taken.")
+        made = CounterMetricFamily("speechlane_speech_made_seconds", "Sound that voices made.")
+        wasted = CounterMetricFamily("speechlane_wasted_audio_seconds", "Sound of it that nobody heard.")
         engine = self._engine()
         status = engine.status() if engine is not None else None
         ready.add_metric([], float(status is not None and status.ready))
+        if status is not None:
+            speakers.add_metric([], status.speech.speaking)
+            free_speakers.add_metric([], status.speech.free)
+            made.add_metric([], status.speech.made)
+            wasted.add_metric([], status.speech.wasted)
         for device in status.devices if status is not None else ():
             utilisation.add_metric([device.name], device.utilisation)
             reserved.add_metric([device.name], device.reserved)
@@ -218,7 +227,7 @@ class _Devices(Collector):
             free.add_metric([device.name], device.free_streams)
             for lane, count in device.queue.items():
                 queue.add_metric([device.name, lane_name(lane)], count)
-        return [utilisation, reserved, streams, free, queue, ready]
+        return [utilisation, reserved, streams, free, queue, ready, speakers, free_speakers, made, wasted]
 
     def describe(self) -> Iterable[Metric]:
         return []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import doctor, jobs, listen, models, serve, transcribe, worker
+from gateway.cli import doctor, jobs, listen, models, say, serve, transcribe, voices, worker
 
 app = typer.Typer(
     name="speechlane",
-    help="""Speech to text while it is spoken, on your own machine.
+    help="""Speech to text while it is spoken, and text to speech while it is written, on your own machine.
 
     Start with:
 
@@ -19,6 +19,8 @@ app = typer.Typer(
       speechlane transcribe talk.mp3        files and folders, without a service
 
       speechlane jobs submit talk.mp3       hand long recordings to workers (speechlane worker), watch them
+
+      speechlane say "Good morning."        text to speech, played or into a file (-o hello.mp3)
 
       speechlane doctor                     when something does not work
     """,
@@ -32,5 +34,7 @@ app.command(name="listen", help=listen.HELP)(listen.command)
 app.command(name="transcribe", help=transcribe.HELP)(transcribe.command)
 app.add_typer(jobs.app, name="jobs")
 app.command(name="worker", help=worker.HELP)(worker.command)
+app.command(name="say", help=say.HELP)(say.command)
+app.command(name="voices", help=voices.HELP)(voices.command)
 app.command(name="models", help=models.HELP)(models.command)
 app.command(name="doctor", help=doctor.HELP)(doctor.command)

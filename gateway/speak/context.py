@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.http_errors import error_fields
 from gateway.sockets import Connection
 from gateway.speak.account import Account
-from gateway.speak.fields import FieldInvalid, TextPieces
+from gateway.speak.fields import FieldInvalid, TextPieces, whole_text
 from gateway.speak.messages import Create
 from gateway.speak.sounding import Sounding
 from speech.encode import OutputFormat
@@ -107,9 +107,9 @@ class Context:
 
     async def cancel(self, reason: str) -> None:
         """Stop, and say what was spoken: nothing of the context follows that."""
-        progress = await self._speaker.cancel()
         self._pump.cancel()
         await asyncio.gather(self._pump, return_exceptions=True)
+        progress = await self._speaker.cancel()
         if not self.over:
             self._finish("cancelled")
             self._send("cancelled", reason=reason, **described(progress))
@@ -184,13 +184,14 @@ class Context:
                     await self._out.room()
                     position = self._sounding.position
                     self._audio(await self._sounding.flush(), position)
-                text = self._speaker.progress()
+                given = self._speaker.progress()
+                text = whole_text(given.spoken + given.unspoken)
                 self._finish("done")
                 self._send(
                     "done",
                     reason=self._no_more or "end",
-                    text=text.spoken + text.unspoken,
-                    characters=len(text.spoken) + len(text.unspoken),
+                    text=text,
+                    characters=len(text),
                     seconds=round(seconds, 6),
                     samples=self._sounding.position,
                 )
@@ -237,8 +238,8 @@ class Context:
 def described(progress: Progress) -> dict[str, Any]:
     """How far it was heard, in characters of the text given and in seconds."""
     return {
-        "spoken": progress.spoken,
-        "unspoken": progress.unspoken,
+        "spoken": whole_text(progress.spoken),
+        "unspoken": whole_text(progress.unspoken),
         "characters": progress.characters,
         "played": round(progress.played, 6),
         "made": round(progress.made, 6),
@@ -247,7 +248,7 @@ def described(progress: Progress) -> dict[str, Any]:
 
 def _word(word: SpokenWord) -> dict[str, Any]:
     return {
-        "text": word.text,
+        "text": whole_text(word.text),
         "start_char": word.start_char,
         "end_char": word.end_char,
         "start": round(word.start, 4),

@@ -12,7 +12,9 @@ from pydantic_core import ErrorDetails
 from workers.errors import InputInvalid
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_HIGH, _LOW = "\ud800", "\udbff"
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_FIRST_HALF, _LAST_FIRST_HALF = "\ud800", "\udbff"
+_KEEP = "surrogatepass"
 
 
 class FieldInvalid(InputInvalid):
@@ -35,7 +37,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def mended(value: Any, source: str) -> Any:
-    """Parsed JSON without halves of surrogate pairs, which no text that is sent on could hold; `source`: its text."""
+    """Parsed JSON without halves of surrogate pairs; `source` is its text."""
     return _mended(value) if _ESCAPED_SURROGATE.search(source) else value
 
 
@@ -63,14 +65,14 @@ class TextPieces:
     def take(self, piece: str) -> str:
         """The piece, whole; a first half at its end waits for the next one."""
         piece, self._half = self._half + piece, ""
-        if piece and _HIGH <= piece[-1] <= _LOW:
+        if piece and _FIRST_HALF <= piece[-1] <= _LAST_FIRST_HALF:
             piece, self._half = piece[:-1], piece[-1]
-        return piece if piece.isascii() else whole_text(piece)
+        return piece if piece.isascii() else piece.encode("utf-16-le", _KEEP).decode("utf-16-le", _KEEP)
 
     def rest(self) -> str:
         """What waits, when nothing follows it."""
         half, self._half = self._half, ""
-        return whole_text(half)
+        return half
 
 
 def refusal(error: ErrorDetails) -> FieldInvalid:
@@ -80,10 +82,11 @@ def refusal(error: ErrorDetails) -> FieldInvalid:
         return FieldInvalid(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
     if kind == "extra_forbidden":
         return FieldInvalid(f"Unknown parameter: '{param}'; leave it out.", code="unknown_parameter", param=param)
+    code = kind if kind == "string_above_max_length" else "invalid_value"
     said = error["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     if kind.endswith("_type") or kind == "is_instance_of":
         return FieldInvalid(f"Invalid type for '{param}': it should be {said}.", code="invalid_type", param=param)
-    return FieldInvalid(f"Invalid value for '{param}': it should be {said}.", code="invalid_value", param=param)
+    return FieldInvalid(f"Invalid value for '{param}': it should be {said}.", code=code, param=param)
 
 
 def path(location: Sequence[str | int]) -> str:

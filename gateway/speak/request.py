@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    StringConstraints,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError
 
 from gateway.speak.fields import FieldInvalid, json_object, mended, refusal
+from gateway.uploads import UploadStalled
 from speech.encode.formats import Name
 from workers.errors import InputTooLarge
 
@@ -17,6 +30,7 @@ MOST_INPUT = 4096
 """Characters of one request, as OpenAI has it."""
 BODY_BYTES = 1024 * 1024
 """A body with as much input as is taken, every character an escaped pair, is 50 KiB; the rest is for instructions."""
+BODY_SECONDS = 30.0
 
 FORMAT_OF_NAME: dict[str, Name] = {
     "mp3": "mp3",
@@ -28,12 +42,26 @@ FORMAT_OF_NAME: dict[str, Name] = {
 }
 
 
-class VoiceRef(BaseModel):
-    """A voice by its id, the other way in which clients may name it."""
+def length(least: int, most: int, remedy: str = "") -> Callable[[str], str]:
+    """Checks a text of any characters, halves of surrogate pairs too, which pydantic would not take as a str."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    def check(text: str) -> str:
+        if len(text) < least:
+            raise ValueError(f"{least} to {most} characters")
+        if len(text) > most:
+            raise PydanticCustomError("string_above_max_length", f"at most {most} characters, not {len(text)}{remedy}")
+        return text
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    return check
+
+
+def _named(value: object) -> object:
+    """A voice may be named by its id in an object."""
+    if isinstance(value, dict):
+        if set(value) != {"id"}:
+            raise ValueError('the name of a voice, or {"id": name}')
+        return value["id"]
+    return value
 
 
 class SpeechRequest(BaseModel):
@@ -42,8 +70,8 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=256)]
-    input: Annotated[str, StringConstraints(min_length=1)]
-    voice: Annotated[str, StringConstraints(min_length=1, max_length=256)] | VoiceRef
+    input: Annotated[InstanceOf[str], AfterValidator(length(1, MOST_INPUT, "; split it, or stream it to /v1/speak"))]
+    voice: Annotated[str, StringConstraints(min_length=1, max_length=256), BeforeValidator(_named)]
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
     speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0
     instructions: str | None = None
@@ -52,41 +80,39 @@ class SpeechRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Ours: another one is another take of the same text."""
 
-    @property
-    def voice_name(self) -> str:
-        """Whichever way it was named."""
-        return self.voice.id if isinstance(self.voice, VoiceRef) else self.voice
+
+async def read_object(request: web.Request) -> dict[str, Any]:
+    """The JSON object of a body of bounded size. Raises `FieldInvalid`, `InputTooLarge`, `UploadStalled`."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(request)
+    except TimeoutError:
+        raise UploadStalled(f"The body did not come within {BODY_SECONDS:g} s.") from None
+    try:
+        source = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FieldInvalid(f"The body is not UTF-8: byte {error.start} is wrong.", code="invalid_json") from None
+    found = json_object(source)
+    text = found.pop("input", None)
+    return {**mended(found, source), **({} if text is None else {"input": text})}
 
 
-async def read_object(request: web.Request) -> dict[str, object]:
-    """The JSON object of a body of bounded size. Raises `FieldInvalid`, `InputTooLarge`."""
+async def _body(request: web.Request) -> bytes:
     body = bytearray()
     async for block in request.content.iter_chunked(64 * 1024):
         body += block
         if len(body) > BODY_BYTES:
             raise InputTooLarge(f"The body is larger than {BODY_BYTES} bytes; send less input at once.", param="input")
-    try:
-        source = body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FieldInvalid(f"The body is not UTF-8: byte {error.start} is wrong.", code="invalid_json") from None
-    found: dict[str, object] = mended(json_object(source), source)
-    return found
+    return bytes(body)
 
 
 async def read_request(request: web.Request) -> SpeechRequest:
     """The request. Raises `FieldInvalid`, `InputTooLarge`."""
     fields = await read_object(request)
-    given = fields.get("input")
-    if isinstance(given, str) and len(given) > MOST_INPUT:
-        raise FieldInvalid(
-            f"input has {len(given)} characters and can have {MOST_INPUT}; split it, or stream it to /v1/speak.",
-            code="string_above_max_length",
-            param="input",
-        )
     return checked(SpeechRequest, {name: value for name, value in fields.items() if value is not None})
 
 
-def checked(model: type[Model], fields: dict[str, object]) -> Model:
+def checked(model: type[Model], fields: dict[str, Any]) -> Model:
     """The model made of the fields. Raises `FieldInvalid`."""
     try:
         return model.model_validate(fields)

@@ -61,7 +61,7 @@ async def speech_handler(request: web.Request) -> web.StreamResponse:
 def resolve(engine: Engine, asked: SpeechRequest) -> VoiceInfo:
     """The voice that speaks. Raises `ModelNotFound`, or `InputInvalid` when there is no such voice."""
     try:
-        info: VoiceInfo = engine.resolve_voice(asked.voice_name, asked.model)
+        info: VoiceInfo = engine.resolve_voice(asked.voice, asked.model)
     except InputInvalid as error:
         if error.param == "model":
             raise ModelNotFound(error.message, param="model") from error
@@ -169,6 +169,6 @@ def _delta(data: bytes) -> bytes:
 
 
 def _usage(text: str, seconds: float) -> dict[str, int]:
-    given = math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
+    given = math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
     made = math.ceil(seconds * TOKENS_PER_SECOND)
     return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}

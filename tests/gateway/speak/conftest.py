@@ -61,6 +61,7 @@ class Server:
         app.cleanup_ctx.clear()
         service = app[SERVICE]
         service.engine = self.engine
+        service.metrics.watch_engine(lambda: self.engine)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -95,7 +96,7 @@ class Running:
     @property
     def speaking(self) -> int:
         """Streams of speech that are open in the engine."""
-        return self.server.engine.speech_status().speaking
+        return self.server.engine.status().speech.speaking
 
     def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> bool:
         """Whether something comes about in time."""

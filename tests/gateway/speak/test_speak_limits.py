@@ -115,7 +115,7 @@ async def test_a_long_speech_keeps_its_socket_open(server: Server) -> None:
 
 async def test_a_full_device_refuses_a_context_with_a_time_to_come_back(server: Server) -> None:
     running = server.serve()
-    server.admitted_share(0.0)
+    server.admitted_share(1e-6)
     try:
         async with speaking(running.url) as client:
             await client.send("create", event_id="e1")

@@ -1,0 +1,38 @@
+"""A question to a running service over HTTP, with answers that say what to do when it does not go well."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from gateway.cli.client import ListenError, endpoint, refusal
+
+TIMEOUT = 60.0
+
+
+def ask(url: str, key: str | None, path: str, body: dict[str, Any] | None = None) -> Any:
+    """What the endpoint `path` (/v1/...) of the service answers to a GET, or to a POST of `body`.
+
+    Raises `ListenError`.
+    """
+    try:
+        target = endpoint(url, path, "").replace("ws", "http", 1)
+    except ValueError as error:
+        raise ListenError(f"{url} is no address of a service ({error}); it looks like http://127.0.0.1:8700") from error
+    if not target.startswith(("http://", "https://")):
+        raise ListenError(f"{url} is no address of a service; it looks like http://127.0.0.1:8700")
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(target, data, {"Content-Type": "application/json"})  # noqa: S310, checked above
+    if key:
+        request.add_header("Authorization", f"Bearer {key}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise ListenError(refusal(error.code, error.read(65_536), url)) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise ListenError(f"no service answers at {url} ({reason}); start one with: speechlane serve") from error
