@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +25,8 @@ log = logging.getLogger(__name__)
 PAD = 0
 _SPACE = " "
 _NO_SOUND = frozenset(';:,.!?—…"()“” ')
+_SPOKEN_MARKS = {mark: mark for mark in ';:,.!?—…"()“”'} | {"-": "—", "–": "—", "„": "“", "«": "“", "»": "”"}
+_PUNCTUATION = frozenset("'‘’‚‹›[]{}") | frozenset(_SPOKEN_MARKS)
 
 
 class _Piece(Tok):  # type: ignore[misc]
@@ -79,47 +80,38 @@ class Phonemizer:
         sound: list[tuple[str, int]] = []
         cut = self._rules.retokenize([piece.copy() for piece in pieces])
         for words, made in zip(cut, self._rules.phonemize_tokens(pieces), strict=True):
-            source = _spoken_part(words if isinstance(words, list) else [words]).source
+            source = (words[0] if isinstance(words, list) else words).source
             sound += [(character, source) for character in made.phonemes or ""]
             sound += [(_SPACE, -1)] * bool(made.whitespace)
         return sound
 
     def _pieces(self, tokens: Sequence[Spoken]) -> list[_Piece]:
-        """The joined text as the rules cut it, with parts of speech; tokens that bring phonemes have them already."""
-        text, origin = _joined(tokens)
+        """The tokens as the rules cut them further, with parts of speech."""
         pieces: list[_Piece] = []
-        for run in re.finditer(r"\S+", text):
-            place = run.start()
-            for part in self._rules.tokenizer.split(run.group()):
-                piece = _Piece(part)
-                piece.source = origin[min(place, run.end() - 1)]
-                place += len(part)
+        for n, token in enumerate(tokens):
+            after = tokens[n + 1] if n + 1 < len(tokens) else None
+            # Punctuation stays where the text has it: without a space where there was none.
+            touching = after is not None and after.start <= token.end and not (_is_word(token) and _is_word(after))
+            given = token.phonemes or None
+            if given is None and _PUNCTUATION.issuperset(token.text):
+                given = _mark(token.text, opening=touching and after is not None and _is_word(after))
+            for word, space in self._rules.tokenizer("".join(map(_plain_digit, token.text))):
+                piece = _Piece(word, whitespace=space, phonemes=given, rating=None if given is None else 5)
+                piece.source = n
                 pieces.append(piece)
-            pieces[-1].whitespace = _SPACE if run.end() < len(text) else ""
-        given: set[int] = set()
-        for piece, tag in zip(pieces, self._rules.tagger([p.text for p in pieces]) if pieces else (), strict=True):
+                given = None if given is None else ""
+            if pieces and after is not None and not touching:
+                pieces[-1].whitespace = _SPACE
+        for piece, tag in zip(pieces, self._rules.tagger([piece.text for piece in pieces]), strict=True):
             piece.tag = tag
-            if phonemes := tokens[piece.source].phonemes:
-                piece.phonemes, piece.rating = "" if piece.source in given else phonemes, 5
-                given.add(piece.source)
         return pieces
 
 
-def _joined(tokens: Sequence[Spoken]) -> tuple[str, list[int]]:
-    """The tokens as one text, and for each character its token. Punctuation stays where the original has it: without
-    a space where there was none."""
-    text: list[str] = []
-    origin: list[int] = []
-    for n, token in enumerate(tokens):
-        before = tokens[n - 1] if n else None
-        if before is not None:
-            touching = token.start <= before.end and (_is_mark(token) or _is_mark(before))
-            if not touching:
-                text.append(_SPACE)
-                origin.append(n)
-        text += map(_plain_digit, token.text)
-        origin += [n] * len(token.text)
-    return "".join(text), origin
+def _mark(text: str, *, opening: bool) -> str:
+    """The phonemes of punctuation, '' for marks the voice does not know. The rules themselves would take a mark that
+    touches a word for a part of it, and lose the mark or what they know about the word."""
+    quote = "“" if opening else "”"
+    return "".join(_SPOKEN_MARKS.get(character, "") for character in text).replace('"', quote)
 
 
 def _plain_digit(character: str) -> str:
@@ -132,10 +124,5 @@ def _bare(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def _spoken_part(pieces: list[_Piece]) -> _Piece:
-    """Of pieces that are one word for the rules, the one that is said: “no” rather than the quote before it."""
-    return next((piece for piece in pieces if any(map(str.isalnum, piece.text))), pieces[0])
-
-
-def _is_mark(token: Spoken) -> bool:
-    return not any(map(str.isalnum, token.text))
+def _is_word(token: Spoken) -> bool:
+    return any(map(str.isalnum, token.text))
