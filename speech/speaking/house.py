@@ -27,6 +27,7 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 FILES = 64
 """Streams that nobody listens to live, on each device: they wait for each other, so more would wait too long."""
 _RETRY_LEAST, _RETRY_FILES = 1.0, 5.0
+_LEAST_SHARE = 1e-6
 _UNKNOWN = Cost(step=0.0, row=1.0, rows=1.0, steps=1.0, first=0.0, first_rows=1.0, most=1)
 """Of a voice that has not rehearsed: one stream for each device."""
 
@@ -54,6 +55,15 @@ class _Resident:
     info: VoiceInfo
     pool: Pool
     cost: Cost
+    tally: Tally
+
+    def share(self, limit: float) -> float:
+        """What a stream takes of a device that is filled up to `limit`.
+
+        The rehearsal may have met a busy machine, so what streams took lately is believed when it is less; when it is
+        more, the capacity sees that by itself.
+        """
+        return min(self.cost.share(limit), max(self.tally.cost, _LEAST_SHARE))
 
 
 class House:
@@ -74,7 +84,6 @@ class House:
         self._first_sound = first_sound
         self._residents: list[_Resident] = []
         self._files: dict[Device, Tally] = {device: Tally(clock) for device in devices}
-        self._tally = Tally(clock)
         self._draining = False
 
     def settle(self, voices: Sequence[Voice]) -> None:
@@ -105,7 +114,8 @@ class House:
                 aliases=tuple(dict.fromkeys((*info.aliases, *OPENAI_VOICES))),
                 description=f"{info.description.rstrip('.')}. {note}" if info.description else note,
             )
-        self._residents.append(_Resident(voice, info, Pool(info.model, self._devices), cost))
+        pool = Pool(info.model, self._devices)
+        self._residents.append(_Resident(voice, info, pool, cost, Tally(self._clock)))
 
     def voices(self) -> list[VoiceInfo]:
         """The voices as clients may name them, the default first."""
@@ -153,7 +163,7 @@ class House:
             place, lease, tally = _Place(device), None, self._files[device]
         else:
             lease = self._admit(resident)
-            place, tally = None, self._tally
+            place, tally = None, resident.tally
         try:
             return Speaker(
                 config, voice=resident.voice, pool=resident.pool, lease=lease, place=place, tally=tally,
@@ -167,12 +177,12 @@ class House:
     def _admit(self, resident: _Resident) -> Lease:
         """A share of a device, if the stream fits and its first sound would be in time."""
         cost, limit = resident.cost, self._first_sound
-        share = cost.share(self._capacity.limit)
         used = min((self._capacity.reserved(device) for device in self._devices), default=0.0)
-        others = self._tally.starting(limit) // len(self._devices)
+        others = sum(other.tally.starting(limit) for other in self._residents) // len(self._devices)
         late = cost.first_sound(others, used) - limit
         if others and late > 0:
             raise Overloaded("the first sound would be late", retry_after=max(_RETRY_LEAST, late))
+        share = resident.share(self._capacity.limit)
         return self._capacity.admit(resident.pool, share, max(limit - cost.first, limit / 10))
 
     def _room_for_file(self, resident: _Resident) -> Device:
@@ -184,12 +194,16 @@ class House:
             raise Overloaded(f"{FILES} texts are being spoken already", retry_after=_RETRY_FILES)
         return device
 
+    @property
+    def _tallies(self) -> list[Tally]:
+        return [*(resident.tally for resident in self._residents), *self._files.values()]
+
     def status(self) -> SpeechStatus:
         """Streams now, and sound since the start."""
-        tallies = (self._tally, *self._files.values())
+        tallies = self._tallies
         free = 0
         if self._residents and not self._draining:
-            share = self._residents[0].cost.share(self._capacity.limit)
+            share = self._residents[0].share(self._capacity.limit)
             free = sum(self._capacity.free_streams(device, share) for device in self._devices)
         return SpeechStatus(
             speaking=sum(tally.speaking for tally in tallies),
@@ -203,7 +217,7 @@ class House:
         self._draining = True
         try:
             async with asyncio.timeout(timeout):
-                for tally in (self._tally, *self._files.values()):
+                for tally in self._tallies:
                     await tally.silence()
         except TimeoutError:
             pass

@@ -246,7 +246,9 @@ class Maker:
                     ageing = loop.call_later(delay, handle.move, arrived + FIRST_SOUND - GUARD, Lane.FINAL)
                 if window:
                     self._window, self._arrived = handle, arrived
-                return await handle.result()
+                answer = await handle.result()
+                self._tally.spent(handle.timing.share_seconds)
+                return answer
             except Overloaded as full:
                 log.warning("a speaker waits for room: %s", full.message)
                 await asyncio.sleep(min(full.retry_after, 1.0))

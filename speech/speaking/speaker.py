@@ -46,7 +46,7 @@ class Speaker:
     ) -> None:
         self.rate = voice.info.rate
         """Samples in a second of its sound."""
-        self._lease = lease
+        self._lease, self._paced = lease, config.lead is not None
         self._tally = tally if tally is not None else Tally(clock)
         self._script = Script(checked(config).split, config.max_characters, clock)
         self._words = Words()
@@ -125,10 +125,14 @@ class Speaker:
         return Progress(text[:border], text[border:], border, heard, self._pacing.made)
 
     async def cancel(self) -> Progress:
-        """Stop: no event follows, and on the device no more than the step that runs. Idempotent."""
+        """Stop: no event follows, and on the device no more than the step that runs. Idempotent.
+
+        What was made and not heard counts as wasted; of a file, what was made and not taken.
+        """
         if self._answer is None:
             self._answer = self.progress()
-            self._tally.wasted += self._pacing.made - self._answer.played + self._maker.under_way
+            heard = self._answer.played if self._paced else self._playback.sent
+            self._tally.wasted += self._pacing.made - heard + self._maker.under_way
             self._script.ended = True
             self._outlet.close(drop=True)
         await self._maker.stop()

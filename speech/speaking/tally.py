@@ -1,11 +1,15 @@
-"""What all speakers together are at and have made."""
+"""What the speakers of a voice are at together, what they have made, and what that took."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Hashable
 
 from workers.clock import Clock
+
+_MEMORY, _ENOUGH = 60.0, 10.0
+"""Seconds of sound."""
 
 
 class Tally:
@@ -19,6 +23,7 @@ class Tally:
         self._quiet.set()
         self.made = 0.0
         self.wasted = 0.0
+        self._sound = self._spent = 0.0  # lately
 
     @property
     def speaking(self) -> int:
@@ -39,6 +44,17 @@ class Tally:
         """A stream has made more sound."""
         self._silent.pop(stream, None)
         self.made += seconds
+        keep = math.exp(-seconds / _MEMORY)
+        self._sound, self._spent = self._sound * keep + seconds, self._spent * keep
+
+    def spent(self, seconds: float) -> None:
+        """A device has worked so long for a stream: its part of the steps that it shared with others."""
+        self._spent += seconds
+
+    @property
+    def cost(self) -> float:
+        """Seconds of step time that a second of sound took lately; inf while there was too little sound to tell."""
+        return self._spent / self._sound if self._sound >= _ENOUGH else math.inf
 
     def ended(self, stream: Hashable) -> None:
         """A stream makes no more sound. Idempotent."""

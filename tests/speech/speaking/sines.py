@@ -75,10 +75,15 @@ class SineBackend:
         self.asked: list[tuple[Any, int]] = []
         self.before_step: Callable[[Sequence[State]], None] = lambda states: None
         self.open_states = 0
+        self.gone = False
 
     def load(self, device: str) -> None: ...
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        """Lost once: it comes back."""
+        gone, self.gone = self.gone, False
+        if gone:
+            raise RuntimeError("device lost")
 
     def open(self, payload: PlanRequest | RenderRequest) -> State:
         self.open_states += 1

@@ -17,7 +17,9 @@ from speech.tts import Sound
 from tests.speech.speaking.sines import Sines
 from tests.workers.models import VirtualClock
 from workers.device import Device
+from workers.loop import DeviceLost
 from workers.pool import Pool
+from workers.watchdog import save
 
 
 class _Selector(selectors.SelectSelector):
@@ -31,12 +33,24 @@ class _Selector(selectors.SelectSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if sum(device.loop.turn() for device in self._devices):
+        if sum(map(_turn, self._devices)):
             return super().select(0)
         if timeout is None:
             raise RuntimeError("everybody waits, and nothing will happen any more")
         self._clock.now += timeout
         return []
+
+
+def _turn(device: Device) -> bool:
+    """A step; a device that is lost comes back at once, and its tasks run again."""
+    try:
+        return device.loop.turn()
+    except DeviceLost:
+        with device.loop.lock:
+            tasks = device.loop.evacuate(thread_is_gone=True)
+        for task in tasks:
+            save(task, device, "lost")
+        return True
 
 
 class _Inline(ThreadPoolExecutor):

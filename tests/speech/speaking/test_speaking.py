@@ -420,6 +420,25 @@ def test_what_breaks_the_model_ends_its_stream_alone() -> None:
     assert made.quiet
 
 
+def test_a_device_that_is_lost_in_mid_sentence_changes_nothing() -> None:
+    made = quick()
+    whole, steps = heard(made, TEXT), 0
+
+    def mishap(states: object) -> None:
+        nonlocal steps
+        steps += 1
+        if steps in (1, 4, 9, 16, 25):
+            made.voice.made.gone = True
+            raise RuntimeError("device lost")
+
+    made.voice.made.before_step = mishap
+    again = heard(made, TEXT)
+    assert steps > 25
+    assert np.array_equal(again.sound, whole.sound)
+    assert again.words == whole.words
+    assert made.quiet
+
+
 @pytest.mark.parametrize(
     ("field", "values"),
     [

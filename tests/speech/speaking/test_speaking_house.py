@@ -90,6 +90,25 @@ def test_shares_are_held_until_the_sound_is_made() -> None:
     assert made.quiet
 
 
+def test_a_rehearsal_on_a_busy_machine_is_corrected_by_what_streams_take() -> None:
+    made = stage(a=0.001, k=0.001)
+    house = housed(made, DEAR)
+
+    async def play() -> None:
+        for _ in range(2):
+            assert house.status().free == 1
+            speaker = house.open(SpeakConfig())
+            await speaker.say("one two three four five six seven eight nine ten " * 3)
+            await speaker.end()
+            await Listener(speaker, made.clock).listen()
+        share = house._residents[0].share(0.85)
+        assert share == pytest.approx(0.002 * 2.2 * RATE / WINDOW, rel=0.1)
+        await asyncio.sleep(60.0)
+        assert house.status().free == int(0.85 / share)
+
+    made.run(play())
+
+
 def test_a_wrong_setting_reserves_nothing() -> None:
     made = stage()
     house = housed(made, DEAR)

@@ -133,7 +133,7 @@ def test_a_first_sound_is_not_starved_by_those_who_catch_up() -> None:
     async def play() -> float:
         crowded = asyncio.create_task(crowd(house, made, 50, 0.03))
         await asyncio.sleep(4.0)
-        speakers = list(house._tally._open)
+        speakers = list(house._residents[0].tally._open)
         for maker in speakers:
             maker.hold(True)  # type: ignore[attr-defined]
         await asyncio.sleep(3.0)
