@@ -15,7 +15,6 @@ A service is started for the measurement unless --url names one on this machine.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -23,13 +22,12 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from load import corpora, report
 from load.client import Heard, Refused, stream
 from load.scoring import Latencies, quantiles, utterances
 from load.script import Script, conversation
-from load.service import Running, machine, service
+from load.service import Running, arguments, machine, service
 
 MIB = 1 << 20
 
@@ -144,17 +142,13 @@ def missed_bars(capacity: int, full: Crowd, rush: Crowd, margin: float, memory: 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", help="service to measure, http://host:port (default: start one)")
-    parser.add_argument("--key", help="its API key")
-    parser.add_argument("--flags", default="", help="flags for the service that is started, in quotes")
+    parser = arguments(__doc__)
     parser.add_argument("--times", type=int, default=4, help="how many times the capacity comes (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of each run (default %(default)g)")
     parser.add_argument(
         "--margin", type=float, default=0.25, help="how much p95 may rise, a share (default %(default)g)"
     )
     parser.add_argument("--memory", type=float, default=20.0, help="MiB it may grow by (default %(default)g)")
-    parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     out, note = report.console(), machine()
     with service(options.url, shlex.split(options.flags)) as running, out.status("filling the service"):

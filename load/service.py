@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -118,3 +119,13 @@ def machine() -> str:
         f"{model}, {os.cpu_count()} CPUs, load {load:.1f} at the start; {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}, torch {version('torch')}"
     )
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Options of a measurement that takes a service, or starts one, and may write its figures."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="service to measure, http://host:port (default: start one)")
+    parser.add_argument("--key", help="its API key")
+    parser.add_argument("--flags", default="", help="flags for the service that is started, in quotes")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    return parser

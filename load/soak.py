@@ -16,7 +16,6 @@ unless --url names one on this machine.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -28,7 +27,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,7 @@ from websockets.exceptions import ConnectionClosed
 from load import corpora, report
 from load.client import Refused, append, dial, settings
 from load.script import compose
-from load.service import Running, machine, service
+from load.service import Running, arguments, machine, service
 
 WAYS = ("clean", "reset", "deaf")
 MIB = 1 << 20
@@ -206,17 +204,13 @@ def missed_bars(soak: Soak, growth: float) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", help="service to measure, http://host:port (default: start one)")
-    parser.add_argument("--key", help="its API key")
-    parser.add_argument("--flags", default="", help="flags for the service that is started, in quotes")
+    parser = arguments(__doc__)
     parser.add_argument("--cycles", type=int, default=1000, help="sessions opened and left (default %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="of them side by side (default %(default)s)")
     parser.add_argument(
         "--vanished", type=int, default=2, help="clients that fall silent for good (default %(default)s)"
     )
     parser.add_argument("--growth", type=float, default=16.0, help="MiB it may grow by (default %(default)g)")
-    parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     out, note = report.console(), machine()
     with service(options.url, shlex.split(options.flags)) as running, out.status("warming up") as status:

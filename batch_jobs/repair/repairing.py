@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from batch_jobs.hear import sentences
 from batch_jobs.inspect import thresholds as limits
 from batch_jobs.inspect.sound import Audio
 from batch_jobs.inspect.voice import Voice
@@ -23,8 +24,6 @@ _MARGIN = 0.02
 _GOOD = 0.45
 """A score from which a text that another decode agrees with is not searched further."""
 _SAME = 0.9
-_SENTENCE = 0.6
-"""Seconds between two words that begin a new segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _heard(way: Way, answers: Sequence[tuple[float, Transcript]], task: RepairTa
         near = limits.NEAR
         if voice.spans:
             words = tuple(w for w in words if voice.seconds(w.start - near, w.end + near) > 0.0)
-        for group in _sentences(words):
+        for group in sentences(words):
             segments.append(
                 Segment(
                     start=group[0].start,
@@ -137,16 +136,6 @@ def _heard(way: Way, answers: Sequence[tuple[float, Transcript]], task: RepairTa
             )
     chances = [answer.no_speech for _, answer in answers]
     return _Text(tuple(segments), way.name, True, min(chances, default=1.0))
-
-
-def _sentences(words: Sequence[Word]) -> list[tuple[Word, ...]]:
-    out: list[list[Word]] = []
-    for word in words:
-        if out and word.start - out[-1][-1].end < _SENTENCE:
-            out[-1].append(word)
-        else:
-            out.append([word])
-    return [tuple(group) for group in out]
 
 
 def _score(text: _Text, texts: Sequence[_Text], task: RepairTask, voice: Voice, audio: Audio) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from gateway.cli.job_access import with_jobs
 from gateway.cli.recordings import STDIN, find
 
 if TYPE_CHECKING:
+    from batch_jobs.job import JobOptions
     from batch_jobs.jobs import Jobs
 
 HELP = """Recordings for workers: hand them in, look at them, watch them, take them back.
@@ -118,42 +120,20 @@ StateName = Annotated[
 
 @app.command("submit", help=SUBMIT)
 @with_jobs
+@asked.with_job_options
 def submit(
     jobs: Jobs,
     files: Annotated[list[str], typer.Argument(metavar="FILE|FOLDER|-...", help="Recordings, or folders of them.")],
-    model: asked.Model = "tiny.en",
-    language: asked.Language = None,
-    prompt: asked.Prompt = "",
-    keyword: asked.Keyword = None,
-    channels: asked.ChannelsOption = "mix",
-    repair: asked.Repair = True,
-    repair_model: asked.RepairModel = None,
+    options: JobOptions,
     priority: Priority = "normal",
     webhook: Webhook = None,
-    subtitle_line: asked.SubtitleLine = 42,
-    subtitle_lines: asked.SubtitleLines = 2,
-    reading_speed: asked.ReadingSpeed = 21.0,
-    subtitle_shortest: asked.SubtitleShortest = 0.8,
-    subtitle_longest: asked.SubtitleLongest = 7.0,
-    subtitle_gap: asked.SubtitleGap = 0.0,
     watching: Watch = False,
     as_json: asked.Json = False,
 ) -> None:
     from gateway.cli.recordings import blocks
     from workers.errors import ServingError
 
-    options = asked.job_options(
-        model=model,
-        language=language,
-        prompt=prompt,
-        keyword=keyword,
-        channels=channels,
-        repair=repair,
-        repair_model=repair_model,
-        subtitles=(subtitle_line, subtitle_lines, reading_speed, subtitle_shortest, subtitle_longest, subtitle_gap),
-        priority=priority,
-        webhook=webhook,
-    )
+    options = replace(options, priority=asked.priority(priority), webhook=webhook)
     found = find(files)
     if not found.recordings:
         fail(f"there is no file {found.missing[0]}" if found.missing else "there is no recording in the folder")

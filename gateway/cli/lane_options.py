@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+import typing
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +19,7 @@ from gateway.cli.console import fail
 from gateway.settings import ENV_PREFIX
 
 if TYPE_CHECKING:
-    from batch_jobs.job import JobOptions
+    from batch_jobs.job import JobOptions, Priority
     from batch_jobs.settings import BatchSettings
 
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
@@ -79,21 +81,23 @@ def formats(given: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def job_options(
-    *,
-    model: str,
-    language: str | None,
-    prompt: str,
-    keyword: Sequence[str] | None,
-    channels: str,
-    repair: bool,
-    repair_model: str | None,
-    subtitles: tuple[int, int, float, float, float, float],
-    priority: str = "normal",
-    webhook: str | None = None,
+def _asked(
+    model: Model = "tiny.en",
+    language: Language = None,
+    prompt: Prompt = "",
+    keyword: Keyword = None,
+    channels: ChannelsOption = "mix",
+    repair: Repair = True,
+    repair_model: RepairModel = None,
+    subtitle_line: SubtitleLine = 42,
+    subtitle_lines: SubtitleLines = 2,
+    reading_speed: ReadingSpeed = 21.0,
+    subtitle_shortest: SubtitleShortest = 0.8,
+    subtitle_longest: SubtitleLongest = 7.0,
+    subtitle_gap: SubtitleGap = 0.0,
 ) -> JobOptions:
-    """What is asked of a job; ends the command on what is wrong. `subtitles`: the fields of SubtitleRules in order."""
-    from batch_jobs.job import Channels, JobOptions, Priority, SubtitleRules
+    """What is asked of a job; ends the command on what is wrong."""
+    from batch_jobs.job import Channels, JobOptions, SubtitleRules
     from gateway.languages import language_code
 
     code = language_code(language) if language else None
@@ -101,9 +105,9 @@ def job_options(
         fail(f"--language is {language}; give an ISO-639-1 code such as en, de or fr", 2)
     if channels not in CHANNELS:
         fail(f"--channels is {channels}; there is {' and '.join(CHANNELS)}", 2)
-    if priority not in PRIORITIES:
-        fail(f"--priority is {priority}; there is {', '.join(PRIORITIES)}", 2)
-    rules = SubtitleRules(*subtitles)
+    rules = SubtitleRules(
+        subtitle_line, subtitle_lines, reading_speed, subtitle_shortest, subtitle_longest, subtitle_gap
+    )
     if rules.longest < rules.shortest:
         fail("--subtitle-longest is under --subtitle-shortest; no cue could be made", 2)
     return JobOptions(
@@ -112,12 +116,41 @@ def job_options(
         prompt=prompt,
         keywords=tuple(keyword or ()),
         channels=Channels(channels),
-        priority=Priority(priority),
         repair=repair,
         repair_model=repair_model,
         subtitles=rules,
-        webhook=webhook,
     )
+
+
+def with_job_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A command out of a function that takes `options`: it has the options of a job in their place."""
+    shared = typing.get_type_hints(_asked, include_extras=True, localns={"JobOptions": object})
+    kinds = typing.get_type_hints(function, include_extras=True, localns={"JobOptions": object, "Jobs": object})
+
+    def command(*places: Any, **given: Any) -> None:
+        options = _asked(**{name: given.pop(name) for name in inspect.signature(_asked).parameters})
+        function(*places, options=options, **given)
+
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(function).parameters.values():
+        if one.name != "options":
+            parameters.append(one.replace(annotation=kinds[one.name]))
+            continue
+        parameters += [
+            each.replace(annotation=shared[each.name]) for each in inspect.signature(_asked).parameters.values()
+        ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def priority(given: str) -> Priority:
+    """Ends the command on a wrong one."""
+    from batch_jobs.job import Priority
+
+    if given not in PRIORITIES:
+        fail(f"--priority is {given}; there is {', '.join(PRIORITIES)}", 2)
+    return Priority(given)
 
 
 _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {

@@ -51,6 +51,7 @@ LEASE = 6.0
 """Seconds that a killed run's pieces are waited for: nobody but the run that follows it takes them."""
 
 
+@asked.with_job_options
 def command(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE|FOLDER|-...", help="Recordings, folders of them, - for stdin.")
@@ -62,13 +63,8 @@ def command(
         list[str] | None,
         typer.Option("--format", metavar="txt,srt,vtt,tsv,json", help="What to write; unset: by --out, else txt."),
     ] = None,
-    model: asked.Model = "tiny.en",
-    language: asked.Language = None,
-    prompt: asked.Prompt = "",
-    keyword: asked.Keyword = None,
-    channels: asked.ChannelsOption = "mix",
-    repair: asked.Repair = True,
-    repair_model: asked.RepairModel = None,
+    *,
+    options: JobOptions,
     words: Annotated[bool, typer.Option("--words", help="With json: each word; json always holds them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="On stdout a JSON object a line for each file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Make what is there again; overwrite what is in the way.")] = (
@@ -80,12 +76,6 @@ def command(
     ] = 8,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda:0; cuda takes every GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
-    subtitle_line: asked.SubtitleLine = 42,
-    subtitle_lines: asked.SubtitleLines = 2,
-    reading_speed: asked.ReadingSpeed = 21.0,
-    subtitle_shortest: asked.SubtitleShortest = 0.8,
-    subtitle_longest: asked.SubtitleLongest = 7.0,
-    subtitle_gap: asked.SubtitleGap = 0.0,
     batch_dir: asked.BatchDir = None,
     config: asked.Config = None,
 ) -> None:
@@ -97,16 +87,6 @@ def command(
         fail(f"there is no file {found.missing[0]}")
     if STDIN in files and sys.stdin.isatty():
         fail("- reads a recording from a pipe, but standard input is a terminal", 2)
-    options = asked.job_options(
-        model=model,
-        language=language,
-        prompt=prompt,
-        keyword=keyword,
-        channels=channels,
-        repair=repair,
-        repair_model=repair_model,
-        subtitles=(subtitle_line, subtitle_lines, reading_speed, subtitle_shortest, subtitle_longest, subtitle_gap),
-    )
     target = _target(out, kinds, found, options, as_json)
     settings = asked.batch_settings(None, None, batch_dir, config)
     # Imported late so that --help and wrong arguments answer at once.
@@ -119,7 +99,7 @@ def command(
 
     root = settings.directory
     forget_old_runs(root, settings.keep)
-    models = tuple(dict.fromkeys(name for name in (model, repair_model) if name))
+    models = tuple(dict.fromkeys(name for name in (options.model, options.repair_model) if name))
     work = Transcribing(
         found,
         target,

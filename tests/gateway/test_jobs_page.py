@@ -10,66 +10,36 @@ import urllib.request
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jiwer
 import pytest
-from selenium import webdriver
 from selenium.common.exceptions import NoAlertPresentException
-from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
-from whisper_normalizer.english import EnglishTextNormalizer
 
 from batch_jobs.transcript import Account, Hole, Repair, Segment, Suspicion, Transcript
 from batch_jobs.writers.document import document
 from speech.events import Word
+from tests.gateway.browser import WORD_ERRORS, Browser, chromium, messages, needs_browser, word_errors
 
 if TYPE_CHECKING:
     from tests.conftest import RunningService
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--lang=en",
-)
-PATIENCE = 40.0
-WORD_ERRORS = 0.1
 RECORDING = "austen-0930.wav"
 HOSTILE = "<img src=x onerror=violations.push('ran')>.wav"
 
-RECORD_VIOLATIONS = """
-    window.violations = [];
-    addEventListener("securitypolicyviolation", ({violatedDirective, blockedURI}) =>
-        violations.push(violatedDirective + " " + blockedURI));
-"""
-
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or CHROMEDRIVER is None,
-        reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
-    ),
-    pytest.mark.timeout(90),
-]
+pytestmark = needs_browser
 
 
-@dataclass
-class Page:
-    """The page in a browser of its own."""
+class Page(Browser):
+    """The page for recordings."""
 
-    driver: webdriver.Chrome
+    patience: ClassVar[float] = 40.0
 
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
+    @property
+    def shown(self) -> str:
+        return f"{self.texts('main')} {self.texts('#notice')}"
 
     def texts(self, selector: str) -> list[str]:
         """The text of all matching elements that are shown, read at one moment."""
@@ -79,41 +49,6 @@ class Page:
         """
         found: list[str] = self.run(script, selector)
         return found
-
-    def click(self, selector: str) -> None:
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
-
-    def press(self, *keys: str) -> None:
-        """Press keys wherever the focus is."""
-        ActionChains(self.driver).send_keys(*keys).perform()
-
-    def drop(self, *paths: Path) -> None:
-        """Drop files on the page. Only a file field can be given files from here, so one lends them."""
-        lender = self.run("""
-            const input = document.createElement("input");
-            Object.assign(input, {type: "file", multiple: true});
-            document.body.append(input);
-            return input;
-        """)
-        lender.send_keys("\n".join(map(str, paths)))
-        script = """
-            const [lender] = arguments;
-            const dataTransfer = new DataTransfer();
-            for (const file of lender.files) dataTransfer.items.add(file);
-            lender.remove();
-            for (const type of ["dragover", "drop"]) {
-                document.body.dispatchEvent(new DragEvent(type, {dataTransfer, bubbles: true, cancelable: true}));
-            }
-        """
-        self.run(script, lender)
-
-    def wait(self, condition: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while not (met := condition()):
-            if time.monotonic() > deadline:
-                pytest.fail(f"not in {PATIENCE:g} s: {what}; shown: {self.texts('main')} {self.texts('#notice')}")
-            time.sleep(0.1)
-        return met
 
     def wait_for_state(self, name: str, *states: str) -> None:
         """Wait until the job of that name is in one of the states."""
@@ -139,20 +74,9 @@ def open_page(tmp_path: Path) -> Iterator[Callable[..., Page]]:
     pages: list[Page] = []
 
     def start(url: str, *, size: tuple[int, int] = (1280, 800), before: str = "") -> Page:
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM or ""
-        for flag in FLAGS:
-            options.add_argument(flag)
-        options.add_argument(f"--user-data-dir={tmp_path / f'profile-{len(pages)}'}")
-        options.add_argument(f"--window-size={size[0]},{size[1]}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
+        driver = chromium(tmp_path / f"profile-{len(pages)}", size, before=before)
         page = Page(driver)
         pages.append(page)
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORD_VIOLATIONS + before})
-        if size[0] < 500:  # windows cannot be made that narrow, phones are
-            phone = {"width": size[0], "height": size[1], "deviceScaleFactor": 2, "mobile": True}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
         driver.get(f"{url}/jobs")
         page.wait(
             lambda: page.texts("#connection") == ["Connected"] or page.texts("#notice strong"), "the list is there"
@@ -169,17 +93,6 @@ def open_page(tmp_path: Path) -> Iterator[Callable[..., Page]]:
             page.driver.quit()
 
 
-def complaints(page: Page) -> list[str]:
-    """Warnings and errors of the page's console."""
-    entries = page.driver.get_log("browser")
-    return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
-
-
-def word_errors(reference: str, heard: str) -> float:
-    normalise = EnglishTextNormalizer()
-    return float(jiwer.wer(normalise(reference), normalise(heard)))
-
-
 def heard(page: Page) -> str:
     """The word that is marked, "" for none."""
     return next(iter(page.texts("#transcript .heard")), "")
@@ -187,8 +100,7 @@ def heard(page: Page) -> str:
 
 def requests(page: Page, method: str) -> list[dict[str, Any]]:
     """What was requested by a method since the last call."""
-    messages = (json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance"))
-    sent = [one["params"]["request"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    sent = [one["params"]["request"] for one in messages(page.driver) if one["method"] == "Network.requestWillBeSent"]
     return [request for request in sent if request["method"] == method]
 
 
@@ -237,7 +149,7 @@ def test_a_dropped_recording_is_transcribed_and_read_along(
     page.wait_for_state(HOSTILE, "done")
     page.click("#jobs [title='Delete references.tsv']")
     page.wait(lambda: "references.tsv" not in page.texts("#jobs .name"), "it is gone")
-    assert complaints(page) == []
+    assert page.complaints() == []
 
 
 def crafted() -> Transcript:
@@ -292,7 +204,7 @@ def finished(service: str, data: Path) -> str:
     request = urllib.request.Request(f"{service}/v1/batch/jobs", body, {"Content-Type": kind})
     with urllib.request.urlopen(request) as answer:
         job = json.load(answer)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + Page.patience
     while job["state"] not in ("done", "partial"):
         assert time.monotonic() < deadline and job["state"] != "failed", job
         time.sleep(0.2)
@@ -345,7 +257,7 @@ def test_what_was_repaired_is_marked_with_before_and_after_and_why(
         return wanted.map((colour) => seen.has(parts(colour)));
     """)
     assert colours == [True, True, True]
-    assert complaints(page) == []
+    assert page.complaints() == []
 
 
 def test_a_thousand_jobs_and_three_hours_of_words_are_not_all_drawn(
@@ -400,7 +312,7 @@ def test_a_thousand_jobs_and_three_hours_of_words_are_not_all_drawn(
     page.click("#latest")
     page.press(Keys.ESCAPE)
     page.wait(lambda: len(page.texts("#jobs > li")) == 1000, "back at the list")
-    assert complaints(page) == []
+    assert page.complaints() == []
 
 
 def large_recording(path: Path, recording: Path, filling: int) -> None:

@@ -3,68 +3,33 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import threading
 import time
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import jiwer
 import pytest
 from selenium import webdriver
-from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from websockets.sync.client import connect
-from whisper_normalizer.english import EnglishTextNormalizer
+
+from tests.gateway.browser import WORD_ERRORS, Browser, chromium, messages, needs_browser, word_errors
 
 if TYPE_CHECKING:
     from tests.conftest import RunningService
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-fake-device-for-media-stream",
-    "--lang=en",
-)
-PATIENCE = 30.0
-WORD_ERRORS = 0.1
-
-# What a person's console would show of violations, kept where the test can read it.
-RECORD_VIOLATIONS = """
-    window.violations = [];
-    addEventListener("securitypolicyviolation", ({violatedDirective, blockedURI}) =>
-        violations.push(violatedDirective + " " + blockedURI));
-"""
-
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or CHROMEDRIVER is None,
-        reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
-    ),
-    pytest.mark.timeout(90),
-]
+pytestmark = needs_browser
 
 
-@dataclass
-class Page:
-    """The page in a browser of its own."""
-
-    driver: webdriver.Chrome
+class Page(Browser):
+    """The page for live speech."""
 
     @property
     def state(self) -> str:
@@ -79,43 +44,12 @@ class Page:
     def texts(self, selector: str) -> list[str]:
         """The text of all matching elements, read at one moment."""
         script = "return Array.from(document.querySelectorAll(arguments[0]), (element) => element.textContent)"
-        found: list[str] = self.driver.execute_script(script, selector)
+        found: list[str] = self.run(script, selector)
         return found
 
-    def click(self, selector: str) -> None:
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
-
-    def press(self, *keys: str) -> None:
-        """Press keys wherever the focus is."""
-        ActionChains(self.driver).send_keys(*keys).perform()
-
-    def drop(self, path: Path) -> None:
-        """Drop a file on the page. Only a file field can be given a file from here, so one lends it."""
-        lender = self.driver.execute_script("""
-            const input = document.createElement("input");
-            input.type = "file";
-            document.body.append(input);
-            return input;
-        """)
-        lender.send_keys(str(path))
-        script = """
-            const [lender] = arguments;
-            const dataTransfer = new DataTransfer();
-            dataTransfer.items.add(lender.files[0]);
-            lender.remove();
-            for (const type of ["dragover", "drop"]) {
-                document.body.dispatchEvent(new DragEvent(type, {dataTransfer, bubbles: true, cancelable: true}));
-            }
-        """
-        self.driver.execute_script(script, lender)
-
-    def wait(self, condition: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while not (met := condition()):
-            if time.monotonic() > deadline:
-                pytest.fail(f"not in {PATIENCE:g} s: {what}; the page is {self.state} {self.problem}")
-            time.sleep(0.1)
-        return met
+    @property
+    def shown(self) -> str:
+        return f"{self.state} {self.problem}"
 
     def wait_for_state(self, state: str) -> None:
         self.wait(lambda: self.state == state, f"the page is {state}")
@@ -129,27 +63,17 @@ def open_page(tmp_path: Path) -> Iterator[Callable[..., Page]]:
     def start(
         url: str, *, heard: Path | None = None, allowed: bool = True, size: tuple[int, int] = (1280, 800)
     ) -> Page:
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM or ""
-        for flag in FLAGS:
-            options.add_argument(flag)
-        options.add_argument(f"--user-data-dir={tmp_path / f'profile-{len(pages)}'}")
-        options.add_argument(f"--window-size={size[0]},{size[1]}")
+        flags = ["--use-fake-device-for-media-stream"]
         if allowed:
-            options.add_argument("--use-fake-ui-for-media-stream")
+            flags.append("--use-fake-ui-for-media-stream")
         if heard is not None:
-            options.add_argument(f"--use-file-for-fake-audio-capture={heard}%noloop")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
+            flags.append(f"--use-file-for-fake-audio-capture={heard}%noloop")
+        driver = chromium(tmp_path / f"profile-{len(pages)}", size, flags)
         page = Page(driver)
         pages.append((page, url))
-        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": RECORD_VIOLATIONS})
         if not allowed:
             denied = {"permission": {"name": "microphone"}, "setting": "denied", "origin": url}
             driver.execute_cdp_cmd("Browser.setPermission", denied)
-        if size[0] < 500:  # windows cannot be made that narrow, phones are
-            phone = {"width": size[0], "height": size[1], "deviceScaleFactor": 2, "mobile": True}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
         driver.get("about:blank")
         driver.get_log("performance")  # what the browser's own start page loads is not asked about
         driver.get(url)
@@ -169,8 +93,7 @@ def open_page(tmp_path: Path) -> Iterator[Callable[..., Page]]:
 def outside_requests(driver: webdriver.Chrome, url: str) -> list[str]:
     """Everything the page asked of anybody but the service."""
     asked = []
-    for entry in driver.get_log("performance"):
-        message = json.loads(entry["message"])["message"]
+    for message in messages(driver):
         if message["method"] == "Network.requestWillBeSent":
             asked.append(message["params"]["request"]["url"])
         elif message["method"] == "Network.webSocketCreated":
@@ -180,12 +103,6 @@ def outside_requests(driver: webdriver.Chrome, url: str) -> list[str]:
     return [one for one in asked if urlsplit(one).scheme not in local and urlsplit(one).netloc != urlsplit(url).netloc]
 
 
-def complaints(page: Page) -> list[str]:
-    """Warnings and errors of the page's console."""
-    entries = page.driver.get_log("browser")
-    return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
-
-
 def enter_key(page: Page, key: str) -> None:
     """Follow the notice that asks for a key."""
     page.click("#notice .act")
@@ -193,11 +110,6 @@ def enter_key(page: Page, key: str) -> None:
     field.clear()
     field.send_keys(key)
     page.click("dialog .primary")
-
-
-def word_errors(reference: str, heard: str) -> float:
-    normalise = EnglishTextNormalizer()
-    return float(jiwer.wer(normalise(reference), normalise(heard)))
 
 
 class Relay:
@@ -309,7 +221,7 @@ def test_words_appear_while_speaking_and_stay(
     page.press(Keys.SPACE)
     page.wait_for_state("idle")
     assert page.texts("#transcript .final .text") == finals
-    assert complaints(page) == []
+    assert page.complaints() == []
 
     downloads = tmp_path / "downloads"
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
@@ -336,7 +248,7 @@ def test_a_dropped_recording_is_played_and_written_down(
     heard = " ".join(page.texts("#transcript .final .text"))
     assert word_errors(references["austen-0930.wav"], heard) <= WORD_ERRORS
     assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 360
-    assert complaints(page) == []
+    assert page.complaints() == []
 
     # A file that is none says so, and the page goes on.
     page.driver.find_element(By.ID, "file").send_keys(str(data / "references.tsv"))
@@ -443,4 +355,4 @@ def test_a_blocked_microphone_says_how_to_allow_it(service: str, open_page: Call
     page.wait(lambda: page.problem == "microphoneDenied", "the problem is shown")
     assert "address bar" in page.texts("#notice p")[0]
     assert page.state == "idle"
-    assert complaints(page) == []
+    assert page.complaints() == []
