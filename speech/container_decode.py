@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -40,20 +43,48 @@ _LARGEST_ALLOCATION = 64 << 20  # bytes; the index of 16 hours of AAC
 _log = logging.getLogger(__name__)
 
 
-def _limit_allocations() -> None:
-    """Lower FFmpeg's limit for one allocation (2 GiB) for the process. Its library is found among the loaded ones."""
+_LARGEST_INDEX = 256 << 20  # bytes; two days of AAC
+_INDEX_BYTES = 32  # that FFmpeg keeps of a packet, of which no file says more than that it is there in a byte
+_opening = threading.Lock()
+
+
+@cache
+def _limits() -> tuple[Callable[[int], object], ...]:
+    """What sets FFmpeg's limit for one allocation (2 GiB by itself) for the process; its library is among the loaded
+    ones."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
-    paths = {line.split(maxsplit=5)[-1] for line in lines if "libavutil" in line}
-    for path in paths:
+    found = []
+    for path in {line.split(maxsplit=5)[-1] for line in lines if "libavutil" in line}:
         limit = ctypes.CDLL(path).av_max_alloc
         limit.argtypes, limit.restype = [ctypes.c_size_t], None
-        limit(_LARGEST_ALLOCATION)
-    if not paths:
+        found.append(limit)
+    if not found:
         _log.warning("FFmpeg's library was not found, so its allocations are not limited")
+    return tuple(found)
 
 
-_limit_allocations()
+def _limit_allocations(largest: int) -> None:
+    for limit in _limits():
+        limit(largest)
+
+
+_limit_allocations(_LARGEST_ALLOCATION)
+
+
+@contextmanager
+def room_for_index(size: int) -> Iterator[None]:
+    """While a file of `size` bytes is opened: its index may be as large as one of such a file can be. One at a time."""
+    needed = min(_LARGEST_INDEX, _INDEX_BYTES * size)
+    if needed <= _LARGEST_ALLOCATION:
+        yield
+        return
+    with _opening:
+        _limit_allocations(needed)
+        try:
+            yield
+        finally:
+            _limit_allocations(_LARGEST_ALLOCATION)
 
 
 def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Iterator[Samples]:

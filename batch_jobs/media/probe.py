@@ -17,7 +17,7 @@ from av.error import FFmpegError
 from av.stream import Discard
 
 from speech.audio import MAX_CHANNELS
-from speech.container_decode import MAX_RATE, ReadOnly, refuse_to_open
+from speech.container_decode import MAX_RATE, ReadOnly, refuse_to_open, room_for_index
 from workers.errors import InputInvalid
 
 LEAST_RATE = 4_000
@@ -113,15 +113,18 @@ def _open(data: ReadOnly) -> InputContainer:
         "codec_whitelist": _codecs(),
         "protocol_whitelist": "none",
     }
+    size = data.seek(0, io.SEEK_END)
+    data.seek(0)
     try:
-        return av.open(
-            data,
-            "r",
-            container_options=options,
-            metadata_errors="replace",
-            io_open=refuse_to_open,
-            buffer_size=_BUFFER,
-        )
+        with room_for_index(size):
+            return av.open(
+                data,
+                "r",
+                container_options=options,
+                metadata_errors="replace",
+                io_open=refuse_to_open,
+                buffer_size=_BUFFER,
+            )
     except (FFmpegError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InputInvalid(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import resource
 import struct
 import wave
+from fractions import Fraction
 from functools import cache
 
 import av
@@ -13,9 +15,12 @@ import pytest
 
 from batch_jobs.job import Channels
 from batch_jobs.media.decode import Media, Report
+from batch_jobs.media.probe import Source
 from batch_jobs.media.timeline import CUT_OFF, DAMAGED, MISSING, SHORT, UNREAD
+from speech import container_decode
 from speech.asr import Samples
 from tests.batch_jobs.media_files import encoded, garbled, talk
+from tests.speech.test_containers import lying_index
 from workers.errors import InputInvalid, InputTooLarge
 
 HOUR = 3600.0
@@ -353,3 +358,49 @@ def test_the_sound_is_that_of_the_wave_module() -> None:
     with wave.open(io.BytesIO(file("wav"))) as plain:
         values = np.frombuffer(plain.readframes(plain.getnframes()), "<i2")
     np.testing.assert_array_equal(Heard(file("wav")).sound[0] * 32768, values)
+
+
+def many_packets(count: int) -> bytes:
+    """An M4A of so many packets of silence, each a few bytes."""
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as file:
+        track = file.add_stream("aac", rate=48_000)
+        track.layout = "mono"
+        made: list[bytes] = []
+        for number in range(4):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 48_000, number * 1024
+            made += [bytes(packet) for packet in track.encode(frame)]
+        for number in range(count):
+            packet = av.Packet(made[-1])
+            packet.stream, packet.time_base = track, Fraction(1, 48_000)
+            packet.pts = packet.dts = number * 1024
+            file.mux(packet)
+    return out.getvalue()
+
+
+def test_an_index_larger_than_live_streams_may_have_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of 16 hours has the size that one allocation may have, here that of ten minutes; all its packets are
+    there, and when it is open the limit is as before."""
+    data = many_packets(60_000)
+    limits: list[int] = []
+    real = container_decode._limit_allocations
+    monkeypatch.setattr(container_decode, "_LARGEST_ALLOCATION", 1 << 20)
+    monkeypatch.setattr(container_decode, "_limit_allocations", lambda most: limits.append(most) or real(most))
+    real(1 << 20)
+    try:
+        source = Source(io.BytesIO(data))
+        assert sum(packet.size > 0 for packet in source.container.demux(source.track)) == 60_000
+        assert limits == [32 * len(data), 1 << 20]
+    finally:
+        real(64 << 20)
+
+
+def test_a_small_file_may_not_claim_a_large_index() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    data = lying_index(100_000_000)
+    with pytest.raises((InputInvalid, InputTooLarge)):
+        Heard(data, max_seconds=1e9)
+    with pytest.raises((InputInvalid, InputTooLarge)):
+        Heard(data + bytes(20 << 20), max_seconds=1e9)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB
