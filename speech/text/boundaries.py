@@ -89,7 +89,7 @@ def _point(text: str, start: int, at: int, end: int, behind: int, view: int, clo
         return no
     if word in NUMBERED and following.isdecimal():
         return no
-    if word in MAYBE_LAST or (_INITIALS.search(written) and written != "I"):
+    if word in MAYBE_LAST or (_INITIALS.match(written) and written != "I"):
         if not following.isupper():
             return no if following.isalnum() else sentence
         found = _WORD.match(text, behind, view)

@@ -141,7 +141,7 @@ def time(reader: Reader, at: int) -> int:
         words += " zero zero"
     elif not found["half"]:
         words += " o'clock" if 1 <= hours <= 12 else " hundred"
-    if seconds:
+    if seconds and int(seconds):
         words += f" and {numbers.cardinal(int(seconds))} second{'' if int(seconds) == 1 else 's'}"
     reader.say(words, at, found.start("half") if found["half"] else found.end(), "time")
     return _half(reader, found) if found["half"] else found.end()

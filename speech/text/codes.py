@@ -57,7 +57,7 @@ _PHONES = re.compile(
 _GROUPED = re.compile(r"\d{4}(?:[ -]\d{4}){2,4}(?![\w-])|\d{1,7}(?:-\d{1,7}){2,6}(?![\w-])")
 _CALLED = re.compile(r"\d{3}(?!\w|[.,]\d|-\d)")
 _DIGITS = re.compile(r"\d{1,12}")
-_PIECE = re.compile(r"[A-ZÀ-Þ]{2,}(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ſ]{1,64}|[A-ZÀ-Þ]|\d{1,40}|.", re.DOTALL)
+_PIECE = re.compile(r"[A-ZÀ-Þ]{2,64}(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ſ]{1,64}|[A-ZÀ-Þ]|\d{1,40}|.", re.DOTALL)
 _SIGNS = {
     ".": "dot",
     "/": "slash",
@@ -181,7 +181,7 @@ def version(reader: Reader, at: int) -> int:
         return found.end()
     after_name = reader.last.rstrip(".") in _VERSIONED
     found = _VERSION.match(text, at) or (_TWO_PARTS.match(text, at) if after_name else None)
-    if found is None or (numbers.parse(found.group()) and found.group().count(".") > 1):
+    if found is None or (text[at].isdecimal() and found.group().count(".") > 1 and numbers.parse(found.group())):
         return 0
     if found.group()[0] in "vV":
         reader.say("version", at, at + 1, "version")

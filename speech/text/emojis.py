@@ -33,7 +33,7 @@ _EMOTICONS = {")": "smiley", "]": "smiley", "(": "sad face", "[": "sad face", "D
 def name(text: str) -> str:
     """The English short name of an emoji or emoticon, as words: "red heart"."""
     bare = re.sub(rf"[\ufe0f{_TONE}]", "", text)
-    for form in (text, bare, bare + "\ufe0f", bare.replace("\u200d", "\ufe0f\u200d", 1)):
+    for form in (bare, bare + "\ufe0f", bare.replace("\u200d", "\ufe0f\u200d", 1), text):
         if found := emoji.EMOJI_DATA.get(form):
             words = re.sub(r"[^\w’']+", " ", str(found["en"])).replace("_", " ").replace("’", "'").strip()
             return "keycap" if text.endswith("\u20e3") and not words else words

@@ -24,8 +24,9 @@ def transliterated(text: str) -> str:
     """Latin letters for `text`; its Unicode name where there are none. Never ''."""
     if len(text) == 1 and (name := _greek(text)):
         return name
-    latin = re.sub(r"[^A-Za-z' ]+", "", anyascii(text)).strip(" '")
-    if latin and (len(latin) > 1 or len(text) > 1 or text.isalpha()):
+    latin = anyascii(text)
+    latin = "" if re.search(r"\d", latin) else re.sub(r"[^A-Za-z' ]+", "", latin).strip(" '")
+    if latin:
         return latin.lower() if not text[0].isupper() else latin.capitalize()
     return named(text)
 

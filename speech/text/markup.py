@@ -37,7 +37,7 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]{1,20}(?=\S)")
 _QUOTE = re.compile(r" {0,3}(?:>[ \t]?){1,20}")
 _BULLET = re.compile(r"[ \t]{0,60}[-*+•‣◦▪·–][ \t]{1,20}(?:\[[ xX]\][ \t]{1,20})?(?=\S)")
 _ORDERED = re.compile(r"[ \t]{0,60}\d{1,3}([.)])[ \t]{1,20}(?=\S)")
-_RULE = re.compile(r"[ \t]{0,20}(?:-[- \t]{2,}|\*[* \t]{2,}|_[_ \t]{2,}|={3,}|[-=]{2,})$")
+_RULE = re.compile(r"[ \t]{0,20}(?:-[- \t]{2,999}|\*[* \t]{2,999}|_[_ \t]{2,999}|[-=]{2,999})$")
 _DELIMITER = re.compile(r"[ \t]{0,20}\|?[ \t]{0,20}:?-[-:| \t]{0,2000}\|[-:| \t]{0,2000}$")
 _DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,100}\]:[ \t]{1,20}<?(?:https?://|mailto:|/|#)\S{0,2000}.{0,300}$")
 _WHERE = r"<?[^()\s<>]{0,2000}(?:\([^()\s]{0,200}\)[^()\s]{0,200})?>?"
@@ -249,7 +249,7 @@ class _Reader:
         after = self._work[found.end()] if found.end() < len(self._work) else " "
         sign = found.group()[0]
         if before.isspace() and after.isspace():
-            return sign in "*_"
+            return sign == "_" or (found.group() == "*" and found.start() > 0 and found.end() < len(self._work))
         if sign == "*":
             return before.isdecimal() and after.isdecimal()
         return sign == "_" and (before.isalnum() or before == "_") and (after.isalnum() or after == "_")

@@ -15,11 +15,10 @@ from speech.text.quantities import quantity
 from speech.text.reader import Reader, Rule
 from speech.text.source import Removed
 from speech.text.spoken import Spoken
-from speech.text.symbols import sign
-from speech.text.words import foreign, mixed, word
+from speech.text.symbols import power, sign
+from speech.text.words import foreign, plain_word, word
 
 _SPACES = re.compile(r"[ \n\u00a0]{1,256}")
-_DIGITS_THEN_LETTERS = re.compile(r"\d{1,20}[A-Za-z][A-Za-z0-9]{0,40}")
 _MONEY = frozenset("$€£¥₹₩₽₺₪₫฿₿₴₦₱")
 _CODED_MONEY = re.compile(
     r"(?:(?:US|AU|NZ|HK|CA|[ACSR])\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|Rs\.?)[ \u00a0]?)\.?\d"
@@ -84,18 +83,7 @@ def _rules(reader: Reader, one: str, at: int) -> tuple[Rule, ...]:
         if one.isdecimal():
             return _DIGITS
         return _SIGNS.get(one, ())
-    return _MONEY_SIGN if one in _MONEY else _LETTERS_ONLY if one.isalpha() else _OTHERS
-
-
-def _number_with_letters(reader: Reader, at: int) -> int:
-    """ "3D", "4K", "2nd" have been looked at; what is left is a code that begins with a digit."""
-    found = _DIGITS_THEN_LETTERS.match(reader.text, at)
-    if found is None:
-        return 0
-    tail = found.group().lstrip("0123456789")
-    if len(tail) == 1 or not tail.isalpha() or tail.isupper():
-        return mixed(reader, at, found.end())
-    return 0
+    return _MONEY_SIGN if one in _MONEY else _LETTERS_ONLY if one.isalpha() and one != "ⁿ" else _OTHERS
 
 
 def _money_sign(reader: Reader, at: int) -> int:
@@ -110,16 +98,16 @@ def _decimal_point(reader: Reader, at: int) -> int:
 
 
 _NO_LEXICON = Lexicon()
-_LETTERS: tuple[Rule, ...] = (codes.web, codes.version, word)
+_LETTERS: tuple[Rule, ...] = (plain_word, codes.web, codes.version, word)
 _LETTERS_ONLY: tuple[Rule, ...] = (word, foreign)
 _MONEY_WORDS: tuple[Rule, ...] = (quantity, word)
 _MONEY_SIGN: tuple[Rule, ...] = (_money_sign,)
-_OTHERS: tuple[Rule, ...] = (foreign,)
+_OTHERS: tuple[Rule, ...] = (power, foreign)
 _DIGITS: tuple[Rule, ...] = (
     codes.web,
+    date,
     codes.phone,
     codes.version,
-    date,
     time,
     feet_and_inches,
     fraction,

@@ -118,7 +118,7 @@ def _counted(
     elif amount and (found := _TIMES.match(text, end)) and not reader.char(found.end()).isdecimal():
         words, end, rule = f"{words} times", found.end(), "multiple"
     elif (found := _UNIT.match(text, end)) and (not found[1] or found[2] in SPACED or len(found[2]) > 1):
-        if found[1] and found[2] in ("in", "pt", "bar", "T"):
+        if found[2] == "in" if found[1] else found[2] == "K":
             return _bare(reader, start, end, words, amount)
         one, many = UNITS[found[2]]
         words, end = _per(text, f"{words} {one if single else many}", found.end())

@@ -149,8 +149,8 @@ class Source:
             return str(digit)
         if "\u2150" <= character <= "\u215e" or character in "¼½¾↉":
             return (" " if self._last.isdecimal() else "") + unicodedata.normalize("NFKC", character).replace("⁄", "/")
-        if "\u2160" <= character <= "\u2188":
-            return f" {int(unicodedata.numeric(character))} "
+        if "\u2160" <= character <= "\u2188" and (number := unicodedata.numeric(character, None)):
+            return f" {int(number)} "
         form = unicodedata.normalize("NFKC", character)
         return " " if form.isspace() else "".join(_MAPPED.get(one, one) for one in form)
 

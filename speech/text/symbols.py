@@ -83,6 +83,7 @@ _NAMES = {
 _COMPARED = {"==": "equals", "!=": "is not equal to", "<=": "less than or equal to", ">=": "greater than or equal to"}
 _ARROWS = {"->": "to", "=>": "to", "<-": "from", "&&": "and", "||": "or", "...": "…"}
 _PAIRS = re.compile(r"==|!=|<=|>=|->|=>|<-|&&|\|\|")
+_ROW_END = re.compile(rf"\|[ ]{{0,64}}(?:[\n{BREAK}]|$)")
 _DASHES = re.compile(r"[-–]{1,64}")
 _SUPERSCRIPT = re.compile(r"[⁺⁻]?[⁰¹²³⁴-⁹]{1,20}|ⁿ")
 _POWER = re.compile(r"\^(?:\{?(-?)(\d{1,6})\}?|([A-Za-z])(?!\w))")
@@ -92,6 +93,12 @@ _BARS = re.compile(r"[\u2500-\u259f\u25a0-\u25ff\u2022\u2023\u2043\u00b7\u2027\u
 _NUMERIC = listed("time date year cardinal decimal money percent unit letters ordinal range digits multiple")
 _SUMMED = _NUMERIC - {"date", "time", "year", "letters"}
 _PER = re.compile(r"/[ \u00a0]?(?=[A-Za-z])")
+
+
+def power(reader: Reader, at: int) -> int:
+    """Superscripts and "^3"."""
+    found = _SUPERSCRIPT.match(reader.text, at) or _POWER.match(reader.text, at)
+    return _power(reader, at, found) if found else 0
 
 
 def sign(reader: Reader, at: int) -> int:
@@ -117,13 +124,14 @@ def sign(reader: Reader, at: int) -> int:
     if one in "-–":
         return _dash(reader, at)
     if one == "'":
+        reader.drop(at, at + 1, "punctuation")
         return at + 1
     if found := emojis.EMOJI.match(text, at):
         word = " emoji" if reader.options.emoji == "name" else ""
         reader.say(emojis.name(found.group()) + word, at, found.end(), "emoji")
         return found.end()
-    if (found := _SUPERSCRIPT.match(text, at)) or (found := _POWER.match(text, at)):
-        return _power(reader, at, found)
+    if end := power(reader, at):
+        return end
     if one == "_":
         return _underscores(reader, at)
     if found := _BARS.match(text, at):
@@ -137,7 +145,7 @@ def _ending(reader: Reader, at: int, found: re.Match[str]) -> int:
     run = found.group()
     mark = next((mark for mark, signs in _ENDINGS if any(one in run for one in signs)), ".")
     behind = reader.char(found.end())
-    if run == "." and behind.isalnum() and not behind.isupper():
+    if run == "." and behind.isalnum() and not (behind.isupper() and reader.char(at - 1).isalnum()):
         reader.say("dot", at, found.end(), "symbol")
         return found.end()
     reader.mark(mark, at, found.end())
@@ -149,7 +157,8 @@ def _mark(reader: Reader, at: int, mark: str) -> int:
     if mark == ":" and reader.char(at - 1).isdecimal() and reader.char(at + 1).isdecimal():
         reader.say("to", at, at + 1, "ratio")
     elif mark == "," and text[at] == "|":
-        reader.pause(mark, at, at + 1)
+        if not _ROW_END.match(text, at):
+            reader.pause(mark, at, at + 1)
     elif mark == '"' and text[at] == "″" and reader.char(at - 1).isdecimal():
         reader.say("inches", at, at + 1, "unit")
     else:

@@ -15,29 +15,37 @@ from speech.text.wordlists import listed
 
 _LETTER = "A-Za-zÀ-ÖØ-öø-ſ"
 _WORD = re.compile(rf"[{_LETTER}]{{1,64}}(?:'[{_LETTER}]{{1,24}}){{0,3}}")
-_SMALL = re.compile(rf"[{_LETTER}][a-zß-öø-ÿ]{{1,48}}(?![\w.'’/+#&-])")
+_SMALL = re.compile(rf"[{_LETTER}][a-zß-öø-ÿ]{{1,48}}(?![\w.'/+#&@-]|://)")
 _HYPHENATED = re.compile(rf"(?:-[{_LETTER}]{{1,48}}(?:'[a-z]{{1,3}})?){{1,6}}(?![\w])")
 _POINTED = re.compile(rf"([{_LETTER}]{{1,8}})\.")
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,8}(?:[A-Za-z](?![\w']))?")
 _MIXED_DOTTED = re.compile(r"Ph\.D\.?|B\.Sc\.?|M\.Sc\.?|et al\.")
 _SLASHED = re.compile(r"(?:and/or|w/o|w/|c/o|b/c|n/a)(?![\w/])", re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
-_PARTS = re.compile(rf"[A-Z]{{2,}}(?![a-z])|[{_LETTER}][a-zß-ſ]*|\d+")
+_PARTS = re.compile(rf"[A-Z]{{2,64}}(?![a-z])|[{_LETTER}][a-zß-ſ]{{0,64}}|\d{{1,64}}")
 _SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
 _AMPERSAND = re.compile(r"([A-Z]{1,3})&([A-Z]{1,3})(?!\w)")
-_CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,})[^\w.!?]{1,3}$")
-_CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,}|[AI])(?!\w)")
+_CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24})[^\w.!?]{1,3}$")
+_CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,24}|[AI])(?!\w)")
+_POLITE = ("Mr", "Mrs", "Ms", "Messrs")
 _LISTED = listed("plan vitamin grade type class group section option hepatitis exhibit letter level team unit")
+
+
+def plain_word(reader: Reader, at: int) -> int:
+    """What most words are: small letters, and nothing attached that could make more of them."""
+    plain = _SMALL.match(reader.text, at)
+    if plain is None:
+        return 0
+    found = plain.group()
+    if found in known.WHOLE or (found[0].isupper() and _may_be_special(found)):
+        return 0
+    reader.say(found, at, plain.end(), "word")
+    return plain.end()
 
 
 def word(reader: Reader, at: int) -> int:
     """What begins with a letter."""
     text = reader.text
-    if plain := _SMALL.match(text, at):
-        found = plain.group()
-        if found not in known.WHOLE and not (found[0].isupper() and _may_be_special(found)):
-            reader.say(found, at, plain.end(), "word")
-            return plain.end()
     for read in (named_date, _abbreviation, _code):
         if end := read(reader, at):
             return end
@@ -69,15 +77,18 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
     """The words and the rule for a word without a point."""
     text = reader.text
     stem, mark, tail = written.partition("'")
+    if reader.char(at - 1) == "-" and reader.char(at - 2).isdecimal() and stem in UNITS and len(stem) > 1:
+        return UNITS[stem][0], "unit"
     if (special := SPECIAL.get(stem)) or (special := known.WHOLE.get(stem)):
         return special + mark + tail, "abbreviation" if stem not in SPECIAL else "letters"
     if reader.last.isalpha() or reader.last.endswith("."):
         before = reader.text[max(0, at - 24) : at]
         capital = reader.tokens[-1].text[:1].isupper() if reader.tokens else False
         last = "world war" if before.endswith("World War ") else reader.last
-        if kind := roman.reading(written, last, capital=capital):
-            number = roman.value(written)
-            return (f"the {numbers.ordinal(number)}" if kind == "ordinal" else numbers.cardinal(number)), "roman"
+        if kind := roman.reading(stem, last, capital=capital):
+            number = roman.value(stem)
+            said = f"the {numbers.ordinal(number)}" if kind == "ordinal" else numbers.cardinal(number)
+            return said + mark + tail, "roman"
     if stem in known.BARE_TITLES and _before_name(reader, end) and text[end : end + 1] in " \u00a0":
         return known.TITLES[stem] + mark + tail, "abbreviation"
     if stem[-1:] == "s" and len(stem) > 2 and spelled(stem[:-1]) and not tail:
@@ -90,8 +101,6 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
         if spelled(stem, shouting=_shouting(text, at, end)):
             return letters(stem) + mark + tail.lower(), "letters"
         return written, "acronym" if len(stem) < 8 else "word"
-    if reader.char(at - 1) == "-" and reader.char(at - 2).isdecimal() and stem in UNITS and len(stem) > 1:
-        return UNITS[stem][0], "unit"
     return written, "word"
 
 
@@ -139,7 +148,9 @@ def _abbreviation(reader: Reader, at: int) -> int:
         after = reader.next_word(end)
         if name not in known.TITLES or not (after[:1].isupper() and after.lower() not in _STARTERS):
             return _pointed(reader, at, end, known.ROADS[name], "abbreviation")
-    if name in known.TITLES and (_before_name(reader, end) or (name not in known.ROADS and not text[end:].strip())):
+    if name in known.TITLES and (
+        _before_name(reader, end) or name in _POLITE or (name not in known.ROADS and not text[end:].strip())
+    ):
         reader.say(known.TITLES[name], at, end, "abbreviation")
         return end
     words = known.GENERAL.get(key, "")
