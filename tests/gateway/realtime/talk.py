@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
+import soxr
 
+from speech.speaking.config import SpeakConfig
+from speech.speaking.events import SoundMade
 from tests.gateway.realtime.client import PCM, RATE, Client, Event, session, silence
 from tests.gateway.realtime.conftest import Running
 
@@ -55,6 +58,20 @@ def hum() -> bytes:
         parts.append(voice * np.minimum(1, edge) * 0.15)
     pcm = (np.concatenate(parts) * 32767).astype("<i2").tobytes()
     return silence(0.5) + pcm + silence(1.2)
+
+
+def said(running: Running, text: str) -> bytes:
+    """The service's own voice saying something, then silence, as 16 kHz PCM16."""
+
+    async def speak() -> np.ndarray:
+        speaker = running.server.engine.open_speech(SpeakConfig(lead=None))
+        await speaker.say(text)
+        await speaker.end()
+        sound = [event.samples async for event in speaker.events() if isinstance(event, SoundMade)]
+        await speaker.close()
+        return soxr.resample(np.concatenate(sound), speaker.rate, RATE)
+
+    return silence(0.5) + (running.server.run(speak()) * 32767).astype("<i2").tobytes() + silence(1.2)
 
 
 @asynccontextmanager

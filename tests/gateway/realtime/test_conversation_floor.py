@@ -9,7 +9,7 @@ import pytest
 
 from gateway.realtime.conversation.interruption import interrupts_already, is_backchannel, is_interruption
 from tests.gateway.assistant.chat_server import chat_server, says
-from tests.gateway.realtime.client import TRANSCRIPTION, Client, recording, silence
+from tests.gateway.realtime.client import TRANSCRIPTION, Client, recording, silence, words
 from tests.gateway.realtime.conftest import Running, Server
 from tests.gateway.realtime.talk import (
     AUDIO,
@@ -21,6 +21,7 @@ from tests.gateway.realtime.talk import (
     hum,
     listening,
     respond,
+    said,
     sound,
     wrote,
 )
@@ -78,17 +79,21 @@ async def test_a_false_interruption_goes_on_with_the_same_samples(running: Runni
         undisturbed = await speaking(client)
         assert (await answer(client))["status"] == "completed"
         disturbed = await speaking(client)
-        await client.append(hum())
-        await client.until("x.output_audio.held")
-        resumed = await client.until("x.output_audio.resumed")
-        assert resumed["response_id"] == disturbed
+        for noise in (hum(), await asyncio.to_thread(said, running, "Uh-huh.")):
+            await client.append(noise)
+            await client.until("x.output_audio.held")
+            resumed = await client.until("x.output_audio.resumed")
+            assert resumed["response_id"] == disturbed
         done = await answer(client)
         assert (done["id"], done["status"]) == (disturbed, "completed")
         heard = client.of(TRANSCRIPTION + "completed")
-        assert [event["transcript"] for event in heard] == [""]
+        assert [words(event["transcript"]) for event in heard] == [[], ["uh", "huh"]]
     check_order(client.seen)
     kinds = [event["type"] for event in client.seen]
-    assert AUDIO not in kinds[kinds.index("x.output_audio.held") : kinds.index("x.output_audio.resumed")]
+    held = [place for place, kind in enumerate(kinds) if kind == "x.output_audio.held"]
+    resumes = [place for place, kind in enumerate(kinds) if kind == "x.output_audio.resumed"]
+    for start, end in zip(held, resumes, strict=True):
+        assert AUDIO not in kinds[start:end]
     assert "conversation.item.truncated" not in kinds
     assert sound(client, disturbed) == sound(client, undisturbed)
     assert len(sound(client, disturbed)) > 3 * 48_000
@@ -173,8 +178,8 @@ async def test_parts_of_the_time_to_an_answer(running: Running) -> None:
         assert all(part >= 0 for part in parts) and parts[0] == 0.5
         assert timing["total"] == pytest.approx(sum(parts), abs=1e-3)
         assert timing["response_id"] == client.of(AUDIO)[0]["response_id"]
-        words = [word for event in client.of(TRANSCRIPT) for word in event["words"]]
-        assert words and words[0]["start"] >= 0
+        timed = [word for event in client.of(TRANSCRIPT) for word in event["words"]]
+        assert timed and timed[0]["start"] >= 0
     metrics = running.service.metrics.exposition().decode()
     assert 'speechlane_turn_seconds_count{part="total"}' in metrics
     assert 'speechlane_interruptions_total{kind="false"}' in metrics

@@ -233,7 +233,7 @@ async def test_leaving_in_the_middle_of_an_answer_leaves_nothing_behind(running:
         await client.send(respond())
         await client.until(AUDIO)
     async with asyncio.timeout(10):
-        while running.service.sessions or running.server.engine.speech_status().speaking:
+        while running.service.sessions or running.server.engine.status().speech.speaking:
             await asyncio.sleep(0.05)
 
 
