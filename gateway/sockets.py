@@ -103,9 +103,7 @@ class Connection:
         """Begin to send, and to count the session's time; when `draining` is set the connection ends with 1012."""
         longest = "the session has reached its longest duration"
         self._expiry = self._loop.call_later(self.limits.session_seconds, self.stop, Close.EXPIRED, longest)
-        if self._transport is not None and not self._transport.is_closing():
-            # The system would grow this to megabytes for a client that does not read, and we would not notice it.
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        bound_send_buffer(self._transport)
         self._tasks = [
             self._loop.create_task(self._send_all(), name="socket sender"),
             self._loop.create_task(self._await_drain(draining), name="socket drain"),
@@ -239,6 +237,12 @@ class Connection:
     async def _await_drain(self, draining: asyncio.Event) -> None:
         await draining.wait()
         self.stop(Close.DRAINING, "the service is shutting down")
+
+
+def bound_send_buffer(transport: asyncio.Transport | None) -> None:
+    """The system would grow this to megabytes for a client that does not read, and we would not notice it."""
+    if transport is not None and not transport.is_closing():
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
 
 def _fitting(reason: str) -> bytes:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gateway.auth import IDENTITY
 from gateway.http_errors import ModelNotFound, error_fields
+from gateway.sockets import bound_send_buffer
 from gateway.speak.account import Account
 from gateway.speak.request import FORMAT_OF_NAME, SpeechRequest, read_request
 from gateway.speak.sounding import Sounding
@@ -128,6 +129,7 @@ async def _answer(
     media = "text/event-stream" if sse else form.media_type
     response = web.StreamResponse(headers={"Content-Type": media, "Cache-Control": "no-cache"})
     await response.prepare(request)
+    bound_send_buffer(request.transport)
     try:
         await _send(response, _delta(first) if sse else first)
         async for piece in pieces:

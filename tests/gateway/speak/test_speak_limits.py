@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import urllib.request
 
 import pytest
@@ -39,11 +40,14 @@ async def closed(client_socket: object) -> tuple[int, str]:
 async def test_a_client_that_stops_reading_is_closed_and_costs_nothing_more(server: Server) -> None:
     running = server.serve(SocketLimits(send_seconds=0.5, queue_bytes=256 * 1024, max_message_bytes=1 << 20))
     try:
-        # A buffer for one message only on the client's side, so that what is not read fills up the network.
-        async with connect(running.url, proxy=None, max_queue=1) as socket:
+        # Little room on the client's side, so that what is not read soon fills up the network.
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        narrow.connect(running.runner.addresses[0][:2])
+        async with connect(running.url, proxy=None, max_queue=1, sock=narrow, close_timeout=0.1) as client:
             form = {"name": "float32", "rate": 48_000}
-            await socket.send(json.dumps({"type": "create", "context": "a", "lead": None, "format": form}))
-            await socket.send(json.dumps({"type": "text", "context": "a", "text": TEXT * 60, "end": True}))
+            await client.send(json.dumps({"type": "create", "context": "a", "lead": None, "format": form}))
+            await client.send(json.dumps({"type": "text", "context": "a", "text": TEXT * 60, "end": True}))
             assert running.until(lambda: running.speaking == 1)
             assert await asyncio.to_thread(running.until, lambda: running.speaking == 0, 25)
         assert running.until(lambda: running.service.sessions == 0)
@@ -64,7 +68,7 @@ async def test_a_socket_that_breaks_in_mid_word_frees_everything(running: Runnin
 
 
 async def test_shutting_down_speaks_what_was_given_and_closes_with_1012(server: Server) -> None:
-    running = server.serve(SocketLimits(finish_seconds=6.0))
+    running = server.serve(SocketLimits(finish_seconds=2.5))
     try:
         async with speaking(running.url) as client:
             await client.send("create", "short", lead=60.0)
@@ -89,7 +93,7 @@ async def test_shutting_down_speaks_what_was_given_and_closes_with_1012(server: 
 
 
 async def test_an_idle_context_is_ended_and_an_idle_socket_closed(server: Server) -> None:
-    running = server.serve(SocketLimits(idle_seconds=3.0), SpeakLimits(context_idle_seconds=0.5))
+    running = server.serve(SocketLimits(idle_seconds=2.0), SpeakLimits(context_idle_seconds=0.3))
     try:
         async with speaking(running.url) as client:
             await client.send("create", stall=30)
@@ -102,13 +106,13 @@ async def test_an_idle_context_is_ended_and_an_idle_socket_closed(server: Server
 
 
 async def test_a_long_speech_keeps_its_socket_open(server: Server) -> None:
-    running = server.serve(SocketLimits(idle_seconds=1.0))
+    running = server.serve(SocketLimits(idle_seconds=0.8))
     try:
         async with speaking(running.url) as client:
             await client.send("create", lead=0.5)
-            await client.send("text", text=TEXT, end=True)
+            await client.send("text", text="One, two, three, four, five, six.", end=True)
             done = await client.until("done")
-            assert done["seconds"] > 3, "longer than a socket may be silent"
+            assert done["seconds"] > 1.5, "longer than a socket may be silent"
     finally:
         running.stop()
 
@@ -118,6 +122,8 @@ async def test_a_full_device_refuses_a_context_with_a_time_to_come_back(server: 
     server.admitted_share(1e-6)
     try:
         async with speaking(running.url) as client:
+            await client.send("create", "first")  # a device that does nothing takes anybody
+            await client.until("created")
             await client.send("create", event_id="e1")
             event = await client.next()
             assert (event["type"], event["context"], event["event_id"]) == ("error", "a", "e1")
