@@ -34,6 +34,8 @@ Examples:
 
   arecord -f S16_LE -r 16000 -t raw | speechlane listen - --rate 16000
 
+  ffmpeg -i talk.mkv -f wav - | speechlane listen -
+
   speechlane listen talk.mp3 --json | jq -r 'select(.type == "final").text'
 
   SPEECHLANE_API_KEY=... speechlane listen talk.wav --url wss://speech.example.org
@@ -47,14 +49,14 @@ class Display(Protocol):
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="FILE|-|mic", help="A recording, - for raw PCM16, or mic.")],
+    source: Annotated[str, typer.Argument(metavar="FILE|-|mic", help="A recording, - for raw PCM16 or a WAV, or mic.")],
     url: Annotated[str, typer.Option(help="Address of the service.", envvar="SPEECHLANE_URL")] = "ws://127.0.0.1:8700",
     key: Annotated[
         str | None, typer.Option(help="API key; better given in the variable.", envvar="SPEECHLANE_API_KEY")
     ] = None,
     language: Annotated[str | None, typer.Option(help="Language code; unset: detected, or the model's own.")] = None,
     model: Annotated[str | None, typer.Option(help="Model; unset: the service's default.")] = None,
-    rate: Annotated[int, typer.Option(help="Sample rate of - and mic, Hz.", min=8000, max=48000)] = SAMPLE_RATE,
+    rate: Annotated[int, typer.Option(help="Sample rate of raw - and mic, Hz.", min=8000, max=48000)] = SAMPLE_RATE,
     words: Annotated[bool, typer.Option("--words", help="Show each word's times and confidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from speech.asr import SAMPLE_RATE, Samples
 BLOCK_SECONDS = 0.1
 BLOCKS_AHEAD = 20
 """Blocks that are decoded before they are due; the reader waits when so many lie there."""
+_WAV_MARK = 12
+"""Bytes from which on a WAV can be told: RIFF, its length, WAVE."""
 
 Blocks = AsyncIterator[bytes]
 
@@ -38,16 +41,38 @@ def file_blocks(path: Path) -> Blocks:
 
 
 def stdin_blocks(rate: int) -> Blocks:
-    """Raw little-endian PCM16 mono of `rate` Hz from standard input."""
+    """Standard input as mono of `rate` Hz: raw little-endian PCM16 of that rate, or a WAV, which says itself what it
+    is."""
 
     def read() -> Iterator[bytes]:
         if sys.stdin is None:
-            raise SourceError("standard input is closed; pipe raw PCM16 into it")
+            raise SourceError("standard input is closed; pipe raw PCM16 or a WAV into it")
         # Unbuffered: a buffered read would wait for a whole block of a slow pipe.
-        while data := os.read(sys.stdin.fileno(), block_bytes(rate)):
-            yield data
+        pieces = iter(lambda: os.read(sys.stdin.fileno(), block_bytes(rate)), b"")
+        head = b""
+        while len(head) < _WAV_MARK and (piece := next(pieces, b"")):
+            head += piece
+        whole = chain([head], pieces)
+        return _of_wav(whole, rate) if head[:4] == b"RIFF" and head[8:_WAV_MARK] == b"WAVE" else whole
 
     return _cut(threaded(read), rate)
+
+
+def _of_wav(pieces: Iterator[bytes], rate: int) -> Iterator[bytes]:
+    """The sound of a WAV that comes in pieces, of any rate and channels, as PCM16 of `rate` Hz."""
+    import soxr
+
+    from speech.containers import ContainerDecoder
+
+    stream = soxr.ResampleStream(SAMPLE_RATE, rate, 1, dtype="float32") if rate != SAMPLE_RATE else None
+
+    def resampled(samples: Samples, last: bool = False) -> bytes:
+        return pcm16(samples if stream is None else stream.resample_chunk(samples, last=last))
+
+    with ContainerDecoder() as decoder:
+        for piece in pieces:
+            yield resampled(decoder.feed(piece))
+        yield resampled(decoder.flush(), last=True)
 
 
 def microphone_blocks(rate: int) -> Blocks:

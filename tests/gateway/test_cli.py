@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import pty
@@ -10,18 +12,22 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jiwer
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from gateway.cli import app
 from gateway.cli.client import endpoint
+from gateway.cli.sources import stdin_blocks
 from gateway.server import CannotListen, bind
 from gateway.settings import Settings
 from tests.conftest import RunningService, clean_environment, status_of, wait_until
@@ -164,6 +170,51 @@ def test_listen_takes_raw_audio_from_a_pipe_and_gives_json_with_words(
     final = next(row for row in rows if row["type"] == "final")
     assert "".join(word["word"].strip() for word in final["words"]) == final["text"].replace(" ", "")
     assert jiwer.wer(normalise(references["austen-0880.wav"]), normalise(final["text"])) < 0.4
+
+
+def piped(data: bytes, rate: int, piece: int, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """All that `listen -` would send of what comes through a pipe in pieces."""
+    end, start = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(start, "wb", buffering=0) as pipe:
+            for at in range(0, len(data), piece):
+                pipe.write(data[at : at + piece])
+
+    async def collect() -> bytes:
+        return b"".join([block async for block in stdin_blocks(rate)])
+
+    with os.fdopen(end, "rb") as reading:
+        monkeypatch.setattr(sys, "stdin", reading)
+        writer = threading.Thread(target=write)
+        writer.start()
+        heard = asyncio.run(collect())
+        writer.join()
+    return heard
+
+
+def wav(samples: np.ndarray, rate: int, channels: int) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((channels, 2, rate, 0, "NONE", ""))
+        file.writeframes(np.repeat(samples, channels).tobytes())
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_a_wav_in_a_pipe_is_heard_as_what_its_header_says(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tone = (np.sin(np.arange(16_000) * 2 * np.pi * 440 / 16_000) * 8000).astype("<i2")
+    raw = tone.tobytes()[: 2000 if piece == 1 else None]
+    assert piped(raw, 16_000, piece, monkeypatch) == raw, "raw sound stays as it is"
+    assert piped(b"RIFF", 16_000, piece, monkeypatch) == b"RIFF", "two samples"
+    if piece == 1:
+        tone = tone[:1000]
+    heard = np.frombuffer(piped(wav(tone, 16_000, 1), 16_000, piece, monkeypatch), "<i2")
+    assert np.abs(heard - tone.astype(int)).max() <= 1, "no header among the samples"
+    for rate, channels, asked in ((48_000, 2, 16_000), (8_000, 1, 16_000), (16_000, 1, 48_000)):
+        sound = np.frombuffer(piped(wav(tone, rate, channels), asked, max(piece, 7), monkeypatch), "<i2")
+        assert len(sound) == pytest.approx(len(tone) * asked / rate, abs=2)
+        assert np.abs(sound).max() == pytest.approx(8000, rel=0.15)
 
 
 def test_what_fails_on_this_side_is_not_blamed_on_the_service(service: str, data: Path, tmp_path: Path) -> None:
