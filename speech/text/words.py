@@ -148,9 +148,8 @@ def _abbreviation(reader: Reader, at: int) -> int:
         after = reader.next_word(end)
         if name not in known.TITLES or not (after[:1].isupper() and after.lower() not in _STARTERS):
             return _pointed(reader, at, end, known.ROADS[name], "abbreviation")
-    if name in known.TITLES and (
-        _before_name(reader, end) or name in _POLITE or (name not in known.ROADS and not text[end:].strip())
-    ):
+    last = name not in known.ROADS and not text[end : end + 64].strip()
+    if name in known.TITLES and (name in _POLITE or _before_name(reader, end) or last):
         reader.say(known.TITLES[name], at, end, "abbreviation")
         return end
     words = known.GENERAL.get(key, "")

@@ -17,88 +17,21 @@ from speech.text.explain import as_line
 from tests.speech.text.spoken_cases import ALL
 from workers.errors import InputInvalid
 
-CASES = [
-    pytest.param(written, said, id=f"{theme}: {written!a}") for theme, rows in ALL.items() for written, said in rows
-]
+CASES = [pytest.param(*row, id=f"{theme}: {row[0]!a}") for theme, rows in ALL.items() for row in rows]
 MARKS = frozenset([";", ":", ",", ".", "!", "?", "—", "…", '"', "“", "”", "(", ")"])
 POLICIES = {
     *("markdown", "link", "code", "emoji", "markup"),
     *("control", "format", "surrogate", "private use", "unassigned", "mark", "decoration", "punctuation"),
 }
 FRAGMENTS = (
-    *(
-        "Dr. ",
-        "$29.",
-        "95",
-        "3,497",
-        "10,50 €",
-        "https://a.b/c",
-        "a@b.co",
-        "```",
-        "`",
-        "**",
-        "_",
-        "[x](y)",
-        "<b>",
-        "</b>",
-    ),
-    *(
-        "<",
-        ">",
-        "&amp;",
-        "#",
-        "|",
-        "- ",
-        "1. ",
-        "\n",
-        " ",
-        ".",
-        "...",
-        "?!",
-        "“",
-        "'",
-        "½",
-        "²",
-        "Ⅷ",
-        "你",
-        "я",
-        "α",
-        "🙂",
-    ),
-    *(
-        "👩‍👩‍👧",
-        "🇩🇪",
-        "1️⃣",
-        "e\u0301",
-        "\u0301",
-        "\ud800",
-        "\u202e",
-        "\ue001",
-        "\ue00f",
-        "\x00",
-        "\r\n",
-        "IV",
-        "NASA",
-        "5'10\"",
-    ),
-    *(
-        "192.168.0.1",
-        "v1.2",
-        "2024-03-05",
-        "9:30am",
-        "+1 (415) 555-0100",
-        "1/2",
-        "5-10",
-        "no.",
-        "U.S.",
-        "COVID-19",
-        "٣",
-        "ﬁ",
-    ),
+    *("Dr. ", "$29.", "95", "3,497", "10,50 €", "https://a.b/c", "a@b.co", "```", "`", "**", "_", "[x](y)", "<b>"),
+    *("</b>", "<", ">", "&amp;", "#", "|", "- ", "1. ", "\n", " ", ".", "...", "?!", "“", "'", "½", "²", "Ⅷ", "你"),
+    *("я", "α", "🙂", "👩\u200d👩\u200d👧", "🇩🇪", "1\ufe0f\u20e3", "e\u0301", "\u0301", "\ud800", "\u202e", "\ue001"),
+    *("\ue00f", "\x00", "\r\n", "IV", "NASA", "5'10\"", "192.168.0.1", "v1.2", "2024-03-05", "9:30am", "1/2", "5-10"),
+    *("+1 (415) 555-0100", "no.", "U.S.", "COVID-19", "٣", "ﬁ", "and/or", "<!--", "](", "World War I"),
 )
-any_text = st.one_of(
-    st.text(max_size=80), st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=16).map("".join)
-)
+mixed_text = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=16).map("".join)
+any_text = st.one_of(st.text(max_size=80), mixed_text)
 any_options = st.builds(
     TextOptions,
     markdown=st.sampled_from(("strip", "speak")),
@@ -121,10 +54,10 @@ def test_spoken(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
-@pytest.mark.parametrize(
-    "written",
-    [row[0] for theme in ("numbers", "money", "measures", "phones", "dates", "times", "math") for row in ALL[theme]],
-)
+NUMERIC = ("numbers", "money", "measures", "phones", "dates", "times", "math")
+
+
+@pytest.mark.parametrize("written", [row[0] for theme in NUMERIC for row in ALL[theme]])
 def test_ranges_are_those_of_the_original_text(written: str) -> None:
     before = "Well, we see: "
     shifted = [(one.text, one.start - len(before), one.end - len(before)) for one in normalise(before + written)]
@@ -235,32 +168,13 @@ def calls(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize(
     "unit",
-    [
-        "word and more, ",
-        "1,234.5 $3 ",
-        "9",
-        "a",
-        "*",
-        "[",
-        "<",
-        "<!--",
-        "&a",
-        "`",
-        "你",
-        "🙂",
-        ".",
-        "\n",
-        "- ",
-        "| ",
-        "e\u0301",
-        "\u0301",
-    ],
+    ["word and more, ", "1,234.5 $3 ", *"9a*[<`你🙂.\n\u0301", "<!--", "&a", "- ", "| ", "e\u0301"],
     ids=ascii,
 )
 def test_twice_the_text_is_twice_the_work(unit: str) -> None:
-    once, twice = unit * (12_000 // len(unit)), unit * (24_000 // len(unit))
+    once, twice = unit * (4_000 // len(unit)), unit * (8_000 // len(unit))
     read(once)  # fills what is remembered
-    assert calls(lambda: read(twice)) <= 2.1 * calls(lambda: read(once)) + 200
+    assert calls(lambda: read(twice)) <= 2.1 * calls(lambda: read(once)) + 500
 
 
 def test_a_million_characters() -> None:
@@ -293,7 +207,7 @@ def test_policies_of_emoji() -> None:
     assert spoken("I ❤️ you 👍🏽!") == "I you!"
     assert spoken("I ❤️ you 👍🏽!", TextOptions(emoji="speak")) == "I red heart you thumbs up!"
     assert spoken("I ❤️ you!", TextOptions(emoji="name")) == "I red heart emoji you!"
-    (removed,) = read("👩‍👩‍👧").removed
+    (removed,) = read("👩\u200d👩\u200d👧").removed
     assert (removed.start, removed.end, removed.policy) == (0, 5, "emoji")
 
 
