@@ -81,6 +81,8 @@ def show_job(job: Job, as_json: bool) -> None:
         ),
         ("repairs", f"{job.repairs_done} of {job.repairs}"),
     ]
+    if job.waiting:
+        lines.append(("delayed", job.waiting))
     if job.ended is not None:
         lines.append(("ended", outcome(job)))
     if job.timings:

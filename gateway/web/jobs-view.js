@@ -88,8 +88,9 @@ export class JobView {
     $("job-progress").hidden = ended;
     $("job-progress").firstElementChild.style.inlineSize = `${job.progress * 100}%`;
     $("job-progress").setAttribute("aria-valuenow", String(Math.round(job.progress * 100)));
-    $("job-error").hidden = !job.error;
-    $("job-error").textContent = job.error ?? "";
+    const wrong = job.error ?? job.waiting ?? "";
+    $("job-error").hidden = !wrong;
+    $("job-error").textContent = wrong;
     this.#warn();
     if (!this.#transcript) $("job-note").hidden = ended;
     if (!ended) $("job-note").textContent = "The transcript will stand here. The recording can be heard already.";

@@ -18,6 +18,7 @@ const STATES = {
 
 /** The stage a job is in. */
 export function stage(job) {
+  if (job.waiting) return "Delayed";
   if (job.state === "running" && job.covered === 0) return "Reading";
   if (job.state === "repairing" && job.repairs > 0) return `Repairing ${job.repairs_done} of ${plural(job.repairs, "span")}`;
   return STATES[job.state] ?? job.state;

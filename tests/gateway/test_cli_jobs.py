@@ -18,10 +18,11 @@ import pytest
 from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
-from batch_jobs.job import State
+from batch_jobs.job import Job, JobOptions, State
 from batch_jobs.jobs import Jobs
 from batch_jobs.settings import BatchSettings
 from gateway.cli import app
+from gateway.cli.job_tables import show_job
 from gateway.cli.lane_options import batch_settings, duration, shown_url, without_secrets
 from tests.conftest import clean_environment
 
@@ -230,3 +231,11 @@ def test_a_worker_with_a_device_that_is_not_there_says_so(tmp_path: Path) -> Non
     done = speechlane("worker", "--device", "gpu", "--batch-dir", tmp_path)
     assert done.exit_code == 1
     assert '"cpu", "cuda:0"' in done.stderr
+
+
+def test_a_job_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job("job", "talk.wav", JobOptions(), State.RUNNING, "0" * 64, waiting="the spool is full")
+    show_job(job, as_json=False)
+    assert "delayed    the spool is full" in capsys.readouterr().out
+    show_job(job, as_json=True)
+    assert json.loads(capsys.readouterr().out)["waiting"] == "the spool is full"
