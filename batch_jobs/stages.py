@@ -130,7 +130,7 @@ class Stages:
         await asyncio.to_thread(self._queue.commit, lease, name, increments=increments)
 
     async def _ear(self, job: Job, model: str) -> tuple[Ear, str]:
-        """A model in the precision that this job has everywhere, and that with the kind of device. Raises InputInvalid."""
+        """A model in the precision that the job has everywhere; that, with the kind of device. Raises InputInvalid."""
         engine, name = self._engine, self._engine.resolve(model)
         precision = job.precisions.get(f"{name} {engine.kind}")
         if precision is None:

@@ -1,4 +1,4 @@
-"""A job has the same words whichever of its workers hears a piece, although each found another precision the fastest."""
+"""A job has the same words whichever worker hears a piece, although each found another precision the fastest."""
 
 from __future__ import annotations
 
