@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
+from batch_jobs import heap
 from batch_jobs.job import Job
 from batch_jobs.queue.clients import blames
 from batch_jobs.queue.task import Kind, Lease
@@ -32,6 +33,8 @@ _PAUSE = 1.0
 """Seconds after which a device that takes no work is tried again."""
 _SPLITS = 2
 """Files decoded and cut at once by a worker; more only delay each other."""
+_TIDY = 10.0
+"""Seconds between two times that freed memory goes back to the system."""
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +45,7 @@ class Worker:
         self._queue, self._engine = jobs.queue, engine
         self._stages = Stages(jobs.queue, jobs.spool, engine, jobs.settings)
         self._concurrency = concurrency
+        self._ended = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`; what is in hand then goes back to the queue at once. Raises what `Queue.take` raises."""
@@ -51,6 +55,7 @@ class Worker:
         # Who waits for work takes no thread from those that do it.
         taker = ThreadPoolExecutor(1, "batch-take")
         stopping = asyncio.create_task(stop.wait())
+        tidying = asyncio.create_task(self._tidy())
         try:
             while not stop.is_set():
                 # Else a worker whose device is down would take all there is, and fail it.
@@ -66,6 +71,7 @@ class Worker:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=pause)
                 for task in running.keys() & done:
                     del running[task]
+                    self._ended += 1
                 if taking is not None and taking in done:
                     taken, taking = taking, None
                     if (lease := taken.result()) is not None:
@@ -73,6 +79,7 @@ class Worker:
         finally:
             leaving.set()
             stopping.cancel()
+            tidying.cancel()
             for task in running:
                 task.cancel()
             await asyncio.to_thread(self._queue.wake)
@@ -82,6 +89,15 @@ class Worker:
                 left.append(lease)
             await asyncio.shield(asyncio.to_thread(self._give_back, *left))
             taker.shutdown(wait=False)
+
+    async def _tidy(self) -> None:
+        """Give freed memory back now and then while there is work, and once after it."""
+        seen = 0
+        while True:
+            await asyncio.sleep(_TIDY)
+            if seen != self._ended:
+                seen = self._ended
+                await asyncio.to_thread(heap.give_back)
 
     async def _work(self, lease: Lease) -> None:
         """One task to its end, whatever that is; gives it back when cancelled."""
