@@ -21,6 +21,8 @@ from gateway import uploads
 from gateway.app import build_app
 from gateway.settings import load_settings
 from speech.asr import DecodeOptions, Samples
+from speech.engine import EngineStatus
+from speech.speaking.house import SpeechStatus
 from workers.errors import BackendDead, BackendFailed, Expired, Overloaded, ServingError
 
 Client = TestClient[web.Request, web.Application]
@@ -53,7 +55,7 @@ class FailingEngine:
             self.cancelled = True
 
     def status(self) -> Any:
-        return SimpleNamespace(ready=True, devices=())
+        return EngineStatus(True, (), SpeechStatus())
 
     async def close(self) -> None:
         pass

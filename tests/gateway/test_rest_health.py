@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -17,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.app import build_app
 from gateway.settings import Settings, load_settings
 from gateway.state import SERVICE
+from speech.engine import EngineStatus
+from speech.speaking.house import SpeechStatus
 from workers.errors import Draining, Overloaded
 
 
@@ -120,7 +121,7 @@ class Parts:
         self.closed = False
 
     def status(self) -> Any:
-        return SimpleNamespace(ready=self.ready, devices=())
+        return EngineStatus(self.ready, (), SpeechStatus())
 
     async def close(self) -> None:
         self.closed = True
