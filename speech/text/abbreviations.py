@@ -179,8 +179,10 @@ DOTTED = {
     "et al.": "et al",
 }
 SLASHED = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because"}
-SLASHED |= {"and/or": "and or", "n/a": "not applicable"}
+SLASHED |= {"and/or": "and or", "n/a": "not applicable", "km/h": "kilometers per hour", "m/s": "meters per second"}
 WHOLE = {
+    "WWI": "World War one",
+    "WWII": "World War two",
     "PhD": "P H D",
     "iOS": "i O S",
     "macOS": "mac O S",

@@ -44,7 +44,9 @@ _WINDOWS = re.compile(r"[A-Za-z]:\\(?:[\w.-]{1,80}\\?){0,20}")
 _HASHTAG = re.compile(r"#([^\W\d]\w{0,100})")
 _HANDLE = re.compile(r"@([A-Za-z_]\w{0,50})")
 _IP = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:(/|:)(\d{1,5}))?(?![\w]|\.\d)")
-_VERSION = re.compile(r"[vV]?\d{1,6}(?:\.\d{1,6}){2,5}(?![\d])|[vV]\d{1,6}(?:\.\d{1,6}){0,5}(?![\w])")
+_VERSION = re.compile(
+    r"[vV]?\d{1,6}(?:\.\d{1,6}){2,5}(?![\d])|v\d{1,6}(?:\.\d{1,6}){0,5}(?!\w)|V\d{1,6}(?:\.\d{1,6}){1,5}(?!\w)"
+)
 _TWO_PARTS = re.compile(r"\d{1,4}\.\d{1,4}(?![\w%]|\.\d)")
 _VERSIONED = listed("version v release python ios android macos windows ubuntu java node php ruby django torch cuda")
 _PHONES = re.compile(
@@ -55,6 +57,7 @@ _PHONES = re.compile(
     r"|0\d{2,4} \d{3,4} \d{3,4}(?!\w)"
 )
 _GROUPED = re.compile(r"\d{4}(?:[ -]\d{4}){2,4}(?![\w-])|\d{1,7}(?:-\d{1,7}){2,6}(?![\w-])")
+_VANITY = re.compile(r"(?:1-)?8\d\d-(?=[A-Z]{3,7}(?![\w-]))")
 _CALLED = re.compile(r"\d{3}(?!\w|[.,]\d|-\d)")
 _DIGITS = re.compile(r"\d{1,12}")
 _PIECE = re.compile(r"[A-ZÀ-Þ]{2,64}(?![a-zß-ÿ])|[A-ZÀ-Þ]?[a-zß-ſ]{1,64}|[A-ZÀ-Þ]|\d{1,40}|.", re.DOTALL)
@@ -204,6 +207,10 @@ def phone(reader: Reader, at: int) -> int:
         count = sum(one.isdecimal() for one in found.group())
         if found.group()[0] != "+" or 8 <= count <= 15:
             return _groups(reader, at, found.end(), "telephone")
+    if found := _VANITY.match(text, at):
+        end = _groups(reader, at, found.end(), "telephone")
+        reader.mark(",", end - 1, end)
+        return end
     if found := _GROUPED.match(text, at):
         return _groups(reader, at, found.end(), "digits")
     if reader.last in ("call", "dial", "phone") and (found := _CALLED.match(text, at)):

@@ -34,7 +34,7 @@ def transliterated(text: str) -> str:
 def _greek(letter: str) -> str:
     name = unicodedata.name(letter, "")
     found = re.match(r"GREEK (?:SMALL|CAPITAL) LETTER (?:FINAL )?(\w+)$", name)
-    return found[1].lower() if found else ""
+    return found[1].lower().replace("lamda", "lambda") if found else ""
 
 
 @lru_cache(maxsize=4096)

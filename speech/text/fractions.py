@@ -8,8 +8,8 @@ from speech.text import numbers
 from speech.text.reader import Reader
 
 _FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?![\w/]|\.\d)")
+_SCIENTIFIC = re.compile(r"(\d{1,12})(?:\.(\d{1,12}))?[eE]([+-]?)(\d{1,3})(?!\w)")
 _FEET = re.compile(r"(\d{1,2})['′][ \u00a0]?(?:(\d{1,2})(?:\"|″|''))?")
-_BY = re.compile(r"[ \u00a0]?[×x][ \u00a0]?(?=\d)")
 _WELL_KNOWN = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "7/11": "seven eleven"}
 
 
@@ -32,6 +32,17 @@ def fraction(reader: Reader, at: int) -> int:
     else:
         words = f"{numbers.whole(found[2])} over {numbers.whole(found[3])}"
     reader.say(words, at, found.end(), "fraction")
+    return found.end()
+
+
+def scientific(reader: Reader, at: int) -> int:
+    """ "6.02e23" and "1e-5"."""
+    found = _SCIENTIFIC.match(reader.text, at)
+    if found is None or reader.char(at - 1).isalnum():
+        return 0
+    minus = "minus " if found[3] == "-" else ""
+    words = f"{numbers.decimal(found[1], found[2] or '')} times ten to the power of {minus}{numbers.whole(found[4])}"
+    reader.say(words, at, found.end(), "math")
     return found.end()
 
 

@@ -38,7 +38,7 @@ _QUOTE = re.compile(r" {0,3}(?:>[ \t]?){1,20}")
 _BULLET = re.compile(r"[ \t]{0,60}[-*+•‣◦▪·–][ \t]{1,20}(?:\[[ xX]\][ \t]{1,20})?(?=\S)")
 _ORDERED = re.compile(r"[ \t]{0,60}\d{1,3}([.)])[ \t]{1,20}(?=\S)")
 _RULE = re.compile(r"[ \t]{0,20}(?:-[- \t]{2,999}|\*[* \t]{2,999}|_[_ \t]{2,999}|[-=]{2,999})$")
-_DELIMITER = re.compile(r"[ \t]{0,20}\|?[ \t]{0,20}:?-[-:| \t]{0,2000}\|[-:| \t]{0,2000}$")
+_DELIMITING = frozenset("-:| \t")
 _DEFINITION = re.compile(r" {0,3}\[[^\]\n]{1,100}\]:[ \t]{1,20}<?(?:https?://|mailto:|/|#)\S{0,2000}.{0,300}$")
 _WHERE = r"<?[^()\s<>]{0,2000}(?:\([^()\s]{0,200}\)[^()\s]{0,200})?>?"
 _TARGET = rf"\(\s{{0,5}}{_WHERE}(?:\s{{1,5}}[\"'][^\"'\n]{{0,300}}[\"'])?\s{{0,5}}\)"
@@ -157,7 +157,7 @@ class _Reader:
     def _line(self, line: str, at: int, end: int, broken: bool) -> bool:
         """A line of text; whether it is a block of its own, with a pause after it."""
         source = self._source
-        if _RULE.match(line) or _DELIMITER.match(line) or _DEFINITION.match(line):
+        if _RULE.match(line) or _delimits(line) or _DEFINITION.match(line):
             self._drop(at, end, "markdown")
             return True
         block = False
@@ -253,3 +253,8 @@ class _Reader:
         if sign == "*":
             return before.isdecimal() and after.isdecimal()
         return sign == "_" and (before.isalnum() or before == "_") and (after.isalnum() or after == "_")
+
+
+def _delimits(line: str) -> bool:
+    """Whether a line only sets the head of a table off: "|---|:-:|"."""
+    return "-" in line and "|" in line and _DELIMITING.issuperset(line)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from speech.text import codes, markup
 from speech.text.calendar_rules import date, short_year, time
 from speech.text.foreign import named
-from speech.text.fractions import feet_and_inches, fraction
+from speech.text.fractions import feet_and_inches, fraction, scientific
 from speech.text.lexicon import Lexicon
 from speech.text.options import TextOptions
 from speech.text.quantities import quantity
@@ -111,6 +111,7 @@ _DIGITS: tuple[Rule, ...] = (
     time,
     feet_and_inches,
     fraction,
+    scientific,
     quantity,
 )
 _SIGNS: dict[str, tuple[Rule, ...]] = {

@@ -81,7 +81,7 @@ def parse(text: str, *, comma_is_point: bool = False, european: bool = False) ->
     Thousands are set off by comma, point, apostrophe or a space that does not break. `comma_is_point`: a lone comma
     that cannot set off thousands is a point ("10,50"). `european`: "1.000" has thousands, too.
     """
-    text = text.replace("\u00a0", "'")
+    text = text.replace("\u00a0", "'").replace(" ", "'")
     marks = {one for one in text if not one.isdecimal()}
     if not marks:
         return text, ""

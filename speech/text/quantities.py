@@ -26,14 +26,14 @@ def _any(words: object) -> str:
     return "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))  # type: ignore[call-overload]
 
 
-_NUMBER = r"\d(?:\d|[.,'\u00a0](?=\d)){0,80}"
+_NUMBER = r"\d{1,3}(?: 000){1,6}(?!\d)|\d(?:\d|[.,'\u00a0](?=\d)){0,80}"
 _AMOUNT = re.compile(rf"{_NUMBER}|\.\d{{1,40}}")
 _SIMPLE = re.compile(r"\d{1,80}(?:\.\d{1,80}(?!\.?\d))?")
 _BEFORE = re.compile(rf"({_any(CURRENCIES)}|(?:{_any(CODES)}){_SP}?){_SP}?(?=[\d.])")
 _AFTER = re.compile(rf"{_SP}?({_any(CURRENCIES)})(?![\d\w.]\d)|{_SP}?({_any(CODES)})(?!\w)")
 _MAGNITUDE = re.compile(rf"{_SP}?({_any(MAGNITUDES)})(?!\w)|([kKmMbBtT])(?!\w)")
 _PERCENT = re.compile(rf"{_SP}?([%‰])")
-_DEGREES = re.compile(rf"{_SP}?°(?:{_SP}?([CFK])(?!\w))?")
+_DEGREES = re.compile(rf"{_SP}?°(?:{_SP}?([CFKNSEW])(?!\w))?")
 _UNIT = re.compile(rf"({_SP}?)({_any(UNITS)})(?![\w²³^'])")
 _PER = re.compile(rf"{_SP}?/{_SP}?([^\W\d_]{{1,12}}[²³]?)(?!\w)")
 _RANGE = re.compile(rf"(?:-|{_SP}?[–—]{_SP}?)(?=[$€£¥₹]?\d)")
@@ -97,7 +97,7 @@ def _counted(
     if found := _PERCENT.match(text, end):
         words, end, rule = f"{words} {'percent' if found[1] == '%' else 'per mille'}", found.end(), "percent"
     elif found := _DEGREES.match(text, end):
-        scale = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin"}.get(found[1] or "", "")
+        scale = _SCALES.get(found[1] or "", "")
         words, end, rule = f"{words} degree{'' if single else 's'}{scale}", found.end(), "unit"
     elif (found := _CLOCK.match(text, end)) and (amount is None or not fraction):
         reader.say(words, start, end, "time")
@@ -118,9 +118,10 @@ def _counted(
     elif amount and (found := _TIMES.match(text, end)) and not reader.char(found.end()).isdecimal():
         words, end, rule = f"{words} times", found.end(), "multiple"
     elif (found := _UNIT.match(text, end)) and (not found[1] or found[2] in SPACED or len(found[2]) > 1):
-        if found[2] == "in" if found[1] else found[2] == "K":
+        if found[2] == "in" if found[1] else found[2] in ("K", "B"):
             return _bare(reader, start, end, words, amount)
-        one, many = UNITS[found[2]]
+        minutes = found[2] == "m" and reader.last.endswith(("h", "hr", "hrs"))
+        one, many = UNITS["min" if minutes else found[2]]
         words, end = _per(text, f"{words} {one if single else many}", found.end())
         rule = "unit"
     else:
@@ -129,6 +130,8 @@ def _counted(
     return end
 
 
+_SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin"}
+_SCALES |= {"N": " north", "S": " south", "E": " east", "W": " west"}
 _SCREENS = ("240", "360", "480", "720", "1080", "1440", "2160")
 
 
@@ -206,6 +209,8 @@ def _magnitude(text: str, at: int, *, money: bool) -> tuple[str, int]:
         return "", at
     if found[1]:
         return MAGNITUDES[found[1]], found.end()
+    if found[2] == "B" and not money and not _NEXT.match(text, found.end()):
+        return "", at
     known = LETTER_MAGNITUDES if money else {"k": "thousand", "K": "thousand", "M": "million", "B": "billion"}
     if found[2] not in known or (not money and found[2] == "K" and text[at - 1] in "2458" and _alone(text, at - 1)):
         return "", at

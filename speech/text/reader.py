@@ -52,7 +52,7 @@ class Reader:
             if mark == "," and previous.text in _ENDING:
                 return
         self.tokens.append(Spoken(mark, first, stop, PUNCTUATION))
-        self.last, self.last_rule = "", PUNCTUATION
+        self.last, self.last_rule = self.last if mark == ":" else "", PUNCTUATION
 
     def pause(self, mark: str, start: int, end: int) -> None:
         """A pause that nothing is written for; only where none is yet."""

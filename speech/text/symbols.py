@@ -92,6 +92,7 @@ _BLANK = re.compile(r"_{1,64}")
 _BARS = re.compile(r"[\u2500-\u259f\u25a0-\u25ff\u2022\u2023\u2043\u00b7\u2027\u00a6]{1,64}")
 _NUMERIC = listed("time date year cardinal decimal money percent unit letters ordinal range digits multiple")
 _SUMMED = _NUMERIC - {"date", "time", "year", "letters"}
+_CODE_BEFORE = re.compile(r"[^\W\d_]\d{1,12}$")
 _PER = re.compile(r"/[ \u00a0]?(?=[A-Za-z])")
 
 
@@ -184,8 +185,10 @@ def _dash(reader: Reader, at: int) -> int:
     elif apart:
         reader.mark("—", at, end)
     elif behind.isdecimal() or (behind in "$€£¥." and reader.char(end + 1).isdecimal()):
-        if not before.isalnum() and before not in ").%":
+        if (not before.isalnum() and before not in ").%") or reader.last in ("utc", "gmt"):
             reader.say("minus", at, end, "math")
+        elif _CODE_BEFORE.search(text[max(0, at - 16) : at]):
+            return end
         elif reader.last_rule in _NUMERIC and (not before.isalpha() or before in "mM"):
             reader.say("to", at, end, "range")
     elif behind == "∞" or (behind.isalpha() and len(reader.next_word(end)) == 1 and before in "(=,"):

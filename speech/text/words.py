@@ -11,18 +11,22 @@ from speech.text.foreign import FOREIGN, transliterated
 from speech.text.letters import SPECIAL, letters, spelled
 from speech.text.quantity_words import UNITS
 from speech.text.reader import Reader
+from speech.text.source import BREAK
 from speech.text.wordlists import listed
 
 _LETTER = "A-Za-zÀ-ÖØ-öø-ſ"
 _WORD = re.compile(rf"[{_LETTER}]{{1,64}}(?:'[{_LETTER}]{{1,24}}){{0,3}}")
-_SMALL = re.compile(rf"[{_LETTER}][a-zß-öø-ÿ]{{1,48}}(?![\w.'/+#&@-]|://)")
+_SMALL = re.compile(rf"[{_LETTER}][a-zß-öø-ÿ]{{1,48}}(?![\w.'/+#&@–-]|://)")
 _HYPHENATED = re.compile(rf"(?:-[{_LETTER}]{{1,48}}(?:'[a-z]{{1,3}})?){{1,6}}(?![\w])")
 _POINTED = re.compile(rf"([{_LETTER}]{{1,8}})\.")
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,8}(?:[A-Za-z](?![\w']))?")
 _MIXED_DOTTED = re.compile(r"Ph\.D\.?|B\.Sc\.?|M\.Sc\.?|et al\.")
-_SLASHED = re.compile(r"(?:and/or|w/o|w/|c/o|b/c|n/a)(?![\w/])", re.IGNORECASE)
+_SLASHED = re.compile(r"(?:and/or|w/o|w/|c/o|b/c|n/a|km/h|m/s)(?![\w/])", re.IGNORECASE)
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
 _PARTS = re.compile(rf"[A-Z]{{2,64}}(?![a-z])|[{_LETTER}][a-zß-ſ]{{0,64}}|\d{{1,64}}")
+_DAYS = re.compile(r"(Mon|Tues?|Wed|Thu|Thurs?|Fri|Sat|Sun)[-–](Mon|Tues?|Wed|Thu|Thurs?|Fri|Sat|Sun)(?!\w)")
+_TAIL = re.compile(r"'?s(?!\w)")
+_VERSUS = re.compile(r"v\.(?= [A-Z])")
 _SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
 _AMPERSAND = re.compile(r"([A-Z]{1,3})&([A-Z]{1,3})(?!\w)")
 _CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24})[^\w.!?]{1,3}$")
@@ -46,6 +50,8 @@ def plain_word(reader: Reader, at: int) -> int:
 def word(reader: Reader, at: int) -> int:
     """What begins with a letter."""
     text = reader.text
+    if end := _by(reader, at) or _days(reader, at):
+        return end
     for read in (named_date, _abbreviation, _code):
         if end := read(reader, at):
             return end
@@ -68,6 +74,29 @@ def _may_be_special(written: str) -> bool:
 _MONTH_STARTS = listed("jan feb mar apr may jun jul aug sep oct nov dec")
 
 
+def _by(reader: Reader, at: int) -> int:
+    """The x of "1920x1080" and "25 mm x 40 mm"."""
+    if not (reader.text[at] in "xX" and reader.last_rule in ("cardinal", "year", "unit", "decimal", "digits")):
+        return 0
+    touching = reader.char(at - 1).isdecimal() and reader.char(at + 1).isdecimal()
+    apart = reader.char(at - 1) == " " and reader.char(at + 1) == " " and reader.char(at + 2).isdecimal()
+    if touching or apart:
+        reader.say("by", at, at + 1, "math")
+        return at + 1
+    return 0
+
+
+def _days(reader: Reader, at: int) -> int:
+    """ "Mon-Fri" is "Monday to Friday"."""
+    found = _DAYS.match(reader.text, at)
+    if found is None:
+        return 0
+    reader.say(known.GENERAL[found[1].lower()], at, found.end(1), "date")
+    reader.say("to", found.end(1), found.start(2), "range")
+    reader.say(known.GENERAL[found[2].lower()], found.start(2), found.end(), "date")
+    return found.end()
+
+
 def _simple(written: str) -> bool:
     """Ordinary words joined by hyphens, which are said as one."""
     return all(part[1:] == part[1:].lower() and len(part) > 1 for part in written.split("-"))
@@ -81,6 +110,10 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
         return UNITS[stem][0], "unit"
     if (special := SPECIAL.get(stem)) or (special := known.WHOLE.get(stem)):
         return special + mark + tail, "abbreviation" if stem not in SPECIAL else "letters"
+    if text[end : end + 1] == "." and len(stem) > 1 and (at == 0 or reader.char(at - 1) in f"\n{BREAK}"):
+        number = roman.value(stem) if set(stem) <= set("IVX") else 0
+        if number:
+            return numbers.cardinal(number), "roman"
     if reader.last.isalpha() or reader.last.endswith("."):
         before = reader.text[max(0, at - 24) : at]
         capital = reader.tokens[-1].text[:1].isupper() if reader.tokens else False
@@ -123,6 +156,9 @@ def _abbreviation(reader: Reader, at: int) -> int:
     text = reader.text
     if found := _SLASHED.match(text, at):
         reader.say(known.SLASHED[found.group().lower()], at, found.end(), "abbreviation")
+        return found.end()
+    if found := _VERSUS.match(text, at):
+        reader.say("versus", at, found.end(), "abbreviation")
         return found.end()
     if found := _MIXED_DOTTED.match(text, at):
         words = "et al" if text[at] == "e" else " ".join(found.group().replace(".", "").upper())
@@ -177,6 +213,9 @@ def _initial(reader: Reader, at: int, end: int) -> int:
 
 def _pointed(reader: Reader, at: int, end: int, words: str, rule: str) -> int:
     """Says an abbreviation; its point is a full stop as well where the sentence ends."""
+    if rule == "letters" and (tail := _TAIL.match(reader.text, end)):
+        reader.say(f"{words}'s", at, tail.end(), rule)
+        return tail.end()
     closing = reader.text[end - 1] == "." and reader.ends_sentence(end)
     reader.say(words, at, end - closing, rule)
     return end - closing
@@ -215,7 +254,7 @@ def mixed(reader: Reader, at: int, end: int) -> int:
         if written.isdecimal():
             words = numbers.digits(written) if jumble or len(written) > 4 else numbers.pairs(written)
             reader.say(words, start, stop, "cardinal")
-        elif jumble or len(written) == 1 or spelled(written) or (len(written) <= 3 and written.islower()):
+        elif jumble or len(written) <= (3 if written.islower() else 2) or spelled(written):
             reader.say(letters(written.upper()), start, stop, "letters")
         else:
             reader.say(SPECIAL.get(written, written), start, stop, "word")

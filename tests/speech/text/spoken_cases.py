@@ -65,6 +65,10 @@ NUMBERS: Cases = [
     ("١٢٣", "one hundred twenty three"),
     ("１２３", "one hundred twenty three"),
     ("①", "one"),
+    ("2 000 000", "two million"),
+    ("6.02e23", "six point zero two times ten to the power of twenty three"),
+    ("7B model", "seven billion model"),
+    ("Apt. 4B", "apartment four B"),
 ]
 
 ORDINALS_AND_YEARS: Cases = [
@@ -168,6 +172,11 @@ MEASURES: Cases = [
     ("5 in the morning", "five in the morning"),
     ("a 10-km run", "a ten kilometer run"),
     ("a 5-year-old", "a five year-old"),
+    ("1920x1080", "nineteen twenty by one thousand eighty"),
+    ("25 mm x 40 mm", "twenty five millimeters by forty millimeters"),
+    ("1h 30m", "one hour thirty minutes"),
+    ("90° N", "ninety degrees north"),
+    ("km/h", "kilometers per hour"),
 ]
 
 DATES: Cases = [
@@ -208,6 +217,9 @@ TIMES: Cases = [
     ("10:15:30", "ten fifteen and thirty seconds"),
     ("a 3:1 ratio", "a three to one ratio"),
     ("12:60", "twelve to sixty"),
+    ("Mon–Fri 9-5", "Monday to Friday nine to five"),
+    ("GMT-5", "G M T minus five"),
+    ("5:30pm EST", "five thirty P M E S T"),
 ]
 
 PHONES: Cases = [
@@ -224,6 +236,9 @@ PHONES: Cases = [
     ("PIN 1234", "PIN one two three four"),
     ("4111 1111 1111 1111", "four one one one, one one one one, one one one one, one one one one"),
     ("Beverly Hills, CA 90210", "Beverly Hills, C A nine zero two one zero"),
+    ("1-800-FLOWERS", "one, eight zero zero, FLOWERS"),
+    ("PIN: 1234", "PIN: one two three four"),
+    ("ISBN 978-3-16-148410-0", "I S B N nine seven eight, three, one six, one four eight four one zero, zero"),
 ]
 
 CODES: Cases = [
@@ -285,6 +300,8 @@ NAMES: Cases = [
     ("R&D", "R and D"),
     ("AT&T", "A T and T"),
     ("Dr. No", "Doctor No"),
+    ("Roe v. Wade", "Roe versus Wade"),
+    ("Ph.D.s", "P H D's"),
 ]
 
 CAPITALS: Cases = [
@@ -318,6 +335,9 @@ CAPITALS: Cases = [
     ("US-based", "U S based"),
     ("x-ray", "X ray"),
     ("HELLO WORLD", "HELLO WORLD"),
+    ("H2SO4", "H two S O four"),
+    ("V8 engine", "V eight engine"),
+    ("x86-64", "X eighty six sixty four"),
 ]
 
 ROMAN: Cases = [
@@ -333,6 +353,10 @@ ROMAN: Cases = [
     ("a MIX of CDs", "a MIX of C D's"),
     ("Pope John Paul II", "Pope John Paul the second"),
     ("Ⅷ", "eight"),
+    ("IV. Results", "four. Results"),
+    ("WWII", "World War two"),
+    ("King George V", "King George the fifth"),
+    ("Act I, Scene III", "Act I, Scene three"),
 ]
 
 MATH: Cases = [
