@@ -112,7 +112,7 @@ def command(
             spool_url=None,
             lease=LEASE,
         ),
-        EngineSettings(models=models, device=device, threads=threads),
+        EngineSettings(models=models, device=device, threads=threads, voices=()),
         concurrency,
         as_json=as_json,
         force=force,

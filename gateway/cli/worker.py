@@ -80,7 +80,8 @@ def command(
     from speech.engine import EngineSettings
     from speech.models import ModelError
 
-    engine = EngineSettings(tuple(dict.fromkeys(str(name).strip() for name in names)), where, cores, download=download)
+    models = tuple(dict.fromkeys(str(name).strip() for name in names))
+    engine = EngineSettings(models, where, cores, download=download, voices=())
     with opened(settings) as jobs:
         # Loaded at once, what others of this queue began with need not be loaded as well.
         engine = replace(engine, precisions=jobs.queue.precisions(engine.kind))

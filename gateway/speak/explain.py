@@ -6,14 +6,12 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, InstanceOf
+from pydantic import AfterValidator, BaseModel, ConfigDict, InstanceOf
 
 from gateway.speak.request import checked, length, read_object
-from gateway.speak.spec import Entry, TextPolicy, Voice
+from gateway.speak.spec import TextPolicy, Voice, Words, lexicon
 from gateway.state import SERVICE
 from speech.text.explain import explain
-from speech.text.lexicon import Lexicon
-from speech.text.options import TextOptions
 from speech.text.segmenter import TextSegmenter
 from speech.tts import Voice as Speaking
 
@@ -29,7 +27,7 @@ class ExplainRequest(BaseModel):
     input: Annotated[InstanceOf[str], AfterValidator(length(0, MOST_INPUT))]
     voice: Voice = ""
     policy: TextPolicy = TextPolicy()
-    lexicon: Annotated[dict[Entry, Entry], Field(max_length=2_000)] | None = None
+    lexicon: Words | None = None
     split: Literal["sentence", "clause", "none"] = "sentence"
 
 
@@ -38,16 +36,13 @@ async def explain_handler(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
     asked = checked(ExplainRequest, await read_object(request))
     voice = service.engine.voice(asked.voice)
-    options, lexicon = asked.policy.options(), Lexicon(asked.lexicon)
-    body = await asyncio.to_thread(explained, asked.input, options, lexicon, voice, asked.split)
-    return web.json_response(body)
+    return web.json_response(await asyncio.to_thread(explained, asked, voice))
 
 
-def explained(
-    text: str, options: TextOptions, lexicon: Lexicon, voice: Speaking, split: Literal["sentence", "clause", "none"]
-) -> dict[str, Any]:
-    """The answer: the explanation, and where the text would be cut when it comes at once."""
-    segmenter = TextSegmenter(split)
-    segments = [*segmenter.feed(text), *segmenter.flush()]
+def explained(asked: ExplainRequest, voice: Speaking) -> dict[str, Any]:
+    """The answer: the explanation, and where the text would be cut when it comes at once. Raises InputInvalid."""
+    segmenter = TextSegmenter(asked.split)
+    segments = [*segmenter.feed(asked.input), *segmenter.flush()]
     cut = [{"start": segment.start, "end": segment.end, "text": segment.text} for segment in segments]
-    return {"object": "text.explanation", **explain(text, options, lexicon, voice).as_json(), "segments": cut}
+    found = explain(asked.input, asked.policy.options(), lexicon(asked.lexicon), voice)
+    return {"object": "text.explanation", **found.as_json(), "segments": cut}

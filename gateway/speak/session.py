@@ -122,7 +122,7 @@ class SpeakSession:
 
     async def _carry_out(self, message: Message) -> None:
         if isinstance(message, Create):
-            self._create(message)
+            await self._create(message)
             return
         context = self._context(message.context)
         match message:
@@ -141,7 +141,7 @@ class SpeakSession:
             case Resume():
                 context.resume()
 
-    def _create(self, asked: Create) -> None:
+    async def _create(self, asked: Create) -> None:
         if asked.context in self._contexts:
             raise FieldInvalid(
                 f"Context {asked.context!r} is open already; cancel it first, or choose another name.",
@@ -158,7 +158,7 @@ class SpeakSession:
         try:
             voice = self._engine.resolve_voice(asked.voice)
             form = output_format(asked.format.name, voice.rate, asked.format.rate)
-            config = asked.config()
+            config = await asyncio.to_thread(asked.config) if asked.lexicon else asked.config()
             speaker = self._engine.open_speech(config)
         except InputInvalid as error:
             error.param = PARAMS.get(error.param or "", error.param)
