@@ -149,9 +149,7 @@ class Llama:
         return q, k, v
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.config.eps)
-        return weight * (wide * scale).to(x.dtype)
+        return weight * F.rms_norm(x.float(), (self.config.dim,), eps=self.config.eps).to(x.dtype)
 
 
 def _layer(weights: Mapping[str, Tensor], prefix: str) -> _Layer:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from speech.text.spoken import Spoken
 from speech.tts import PlanRequest, Rendered, RenderRequest, SegmentText, Sound, Voicing
@@ -32,7 +31,6 @@ TEXTS = (
 @cache
 def folders() -> tuple[Path, Path]:
     """The tiny model's folders, for as long as the tests run."""
-    torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="tiny-codec-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return save(folder)
@@ -126,4 +124,11 @@ def alone(text: str, **options: int) -> Sound:
 
 @cache
 def _alone(text: str, options: tuple[tuple[str, int], ...]) -> Sound:
-    return speak(backend(1), [voicing(text, **dict(options))])[0].samples
+    (heard,) = speak(_lonely(), [voicing(text, **dict(options))])
+    heard.voicing.release()
+    return heard.samples
+
+
+@cache
+def _lonely() -> CodecBackend:
+    return backend(1)

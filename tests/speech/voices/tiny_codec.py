@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from speech.voices.codec.checkpoint import llama_config, snac_config
 from speech.voices.codec.layout import FRAME
 
-CODEBOOK = 32
+CODEBOOK = 16
 SCALING = {
     "rope_type": "llama3",
     "factor": 32.0,
@@ -55,6 +55,7 @@ def save_tokenizer(folder: Path) -> int:
 
 
 def save_llama(folder: Path, vocabulary: int, generator: torch.Generator, *, tied: bool, shards: int) -> None:
+    end = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id("<custom_token_2>")
     config = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -80,6 +81,8 @@ def save_llama(folder: Path, vocabulary: int, generator: torch.Generator, *, tie
             weights[name] = torch.ones(shape)
         else:
             weights[name] = torch.randn(shape, generator=generator) * (0.2 if "mlp" in name or "head" in name else 0.3)
+    if not tied:  # with random weights it would seldom end by itself
+        weights["lm_head.weight"][end] *= 1.3
     if shards == 1:
         save_file(weights, folder / "model.safetensors")
         return
