@@ -238,6 +238,14 @@ class Task:
             if not self.ended:
                 self.ended = True
                 self.timing.ended_at = self.clock()
+        if self.ended:
+            # A handle is its task's sink, and a batch holds its tasks: in a ring with either, the payload would stay
+            # until the garbage collector comes by, which is rare.
+            self.sink, self.run = _nobody, None
+
+
+def _nobody(_task: Task, _result: Result) -> None:
+    """The sink of a task that has ended."""
 
 
 def as_serving_error(error: Exception) -> ServingError:

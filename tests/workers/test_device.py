@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -414,4 +416,38 @@ def test_a_pool_keeps_streams_together_and_spreads_the_rest() -> None:
         gate.open()
     for device in devices:
         assert device.drain(5)
+        device.close()
+
+
+async def test_what_has_ended_leaves_at_once_without_the_garbage_collector() -> None:
+    """Payloads are large, and the collector comes by rarely."""
+
+    class Sound:
+        pass
+
+    class Heard(OneStep):
+        spec = Spec(task="test", model="heard")
+
+        def run(self, payloads: Sequence[Sound]) -> Sequence[object]:
+            return ["heard" for _ in payloads]
+
+    device = Device("d")
+    device.add(Heard())
+    device.start()
+    pool, gone = Pool("heard", [device]), []
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(6):
+            sound = Sound()
+            gone.append(weakref.ref(sound))
+            handle = pool.submit(sound, lane=Lane.BULK, deadline=0.0)
+            if n % 2:
+                handle.cancel()
+            else:
+                await handle.result()
+        del sound, handle
+        await asyncio.to_thread(until, lambda: all(sound() is None for sound in gone))
+    finally:
+        gc.enable()
         device.close()
