@@ -60,6 +60,8 @@ _LOOPS, _SCRAPS = ((4.0, 4.9), (8.2, 9.0)), 14.0
 """Scraps of a speech (seconds in it) that small models loop over, and for how long each is said."""
 _SERVERS = 2
 """Times that the server is killed in a job."""
+_PATIENCE = 5.0
+"""Seconds that a task waits for room before it is given up; an hour else."""
 _MIB = 1 << 20
 
 
@@ -286,7 +288,7 @@ def main() -> int:
             rows.append(Row("disk full", notes=["not done: mounting a small disk needs root"]))
         else:
             reference = on.reference
-            small = replace(settings, directory=folder / "small", spool_url=str(spool))
+            small = replace(settings, directory=folder / "small", spool_url=str(spool), patience=_PATIENCE)
             on = stack.enter_context(start(small))
             on.reference = reference
             do("disk full", on, partial(full, spool=spool))
