@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from speech.text.spoken import Spoken
 from speech.tts import PlanRequest, Rendered, RenderRequest, SegmentText, Sound, Voicing
@@ -31,6 +32,7 @@ TEXTS = (
 @cache
 def folders() -> tuple[Path, Path]:
     """The tiny model's folders, for as long as the tests run."""
+    torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp(prefix="tiny-codec-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return save(folder)
