@@ -31,10 +31,15 @@ _WAVE_COST = 1.5
 
 
 class HibariBackend:
-    """One replica of the voice. `batched`: rows of a step are computed together; None: unless on a CPU."""
+    """One replica of the voice. `precision` on a CPU is that of its large matrices (speech/whisper/dense.py).
 
-    def __init__(self, weights: Weights, revision: str = "", batched: bool | None = None) -> None:
-        self.spec = Spec("tts", "hibari", revision=revision, precision="float32")
+    `batched`: rows of a step are computed together; None: unless on a CPU.
+    """
+
+    def __init__(
+        self, weights: Weights, revision: str = "", precision: str = "float32", batched: bool | None = None
+    ) -> None:
+        self.spec = Spec("tts", "hibari", revision=revision, precision=precision)
         self.limits = Limits(
             items=_BATCH,
             resident_bytes=sum(weight.numel() * weight.element_size() for weight in weights.values()),
@@ -44,8 +49,9 @@ class HibariBackend:
 
     def load(self, device: str) -> None:
         """Build the three stages on `device` and say a first word."""
-        self._planner = Planner(self._weights, device)
-        self._decoder = Decoder(self._weights, device)
+        precision = self.spec.precision if device == "cpu" else "float32"
+        self._planner = Planner(self._weights, device, precision)
+        self._decoder = Decoder(self._weights, device, precision)
         self._wave = Wave(device)
         self._together = not device.startswith("cpu") if self._batched is None else self._batched
         self._warm()

@@ -17,6 +17,7 @@ from torch.nn import functional
 from speech.voices.hibari.layers import Block, norm
 from speech.voices.hibari.plan import SegmentPlan
 from speech.voices.hibari.weights import Weights
+from speech.whisper.dense import Dense, dense
 
 BINS = 601
 PARTS = 5
@@ -40,16 +41,22 @@ class DecoderCarry:
 
 
 class Decoder:
-    """The decoder on one device. Inputs, carries and what comes between are given and returned on the host."""
+    """The decoder on one device. Inputs, carries and what comes between are given and returned on the host.
 
-    def __init__(self, weights: Weights, device: str) -> None:
+    `precision` is that of its matrices but the first (speech/whisper/dense.py); int8 has a scale per frame, so that in
+    any precision a frame's result does not depend on those computed with it.
+    """
+
+    def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
         self.device = device
         kernel = weights["m.dec_in.weight"]  # [256, 130, 7]
         self._width, self._dim = kernel.shape[1], kernel.shape[0]
-        self._entry = kernel.reshape(self._dim, -1).contiguous().to(device), weights["m.dec_in.bias"].to(device)
-        self._blocks = [Block(weights, f"m.dec.{n}", device) for n in range(_BLOCKS)]
+        # Not in int8: one scale for features, pitch and loudness of a frame would be too coarse.
+        self._entry = dense("float32", kernel.flatten(1).to(device), weights["m.dec_in.bias"].to(device))
+        self._blocks = [Block(weights, f"m.dec.{n}", device, precision=precision) for n in range(_BLOCKS)]
         self._norm = weights["m.dec_norm.weight"].to(device), weights["m.dec_norm.bias"].to(device)
-        self._head = weights["m.head.weight"].to(device), weights["m.head.bias"].to(device)
+        self._head = dense(precision, weights["m.head.weight"].to(device), weights["m.head.bias"].to(device))
+        self._cost = (kernel.numel() + weights["m.head.weight"].numel()) / 1e6 + sum(b.cost for b in self._blocks)
 
     def opening(self) -> DecoderCarry:
         """What lies before a segment: nothing."""
@@ -57,8 +64,7 @@ class Decoder:
 
     def frames_cost(self, frames: int) -> float:
         """Millions of multiplications for a window of so many frames going in."""
-        per_frame = self._entry[0].numel() + sum(2 * block.up[0].numel() for block in self._blocks)
-        return frames * (per_frame + self._head[0].numel()) / 1e6
+        return frames * self._cost
 
     def run(
         self, plans: Sequence[SegmentPlan], carries: Sequence[DecoderCarry], firsts: Sequence[int], count: int
@@ -74,7 +80,7 @@ class Decoder:
         x = torch.cat((torch.stack([carry.entry for carry in carries]), x), 1).to(self.device)
         layers = torch.stack([carry.layers for carry in carries], 1).to(self.device)
         entry, kept = x[:, -2 * _RADIUS :].cpu(), []
-        x = functional.linear(x.unfold(1, 2 * _RADIUS + 1, 1).flatten(2), *self._entry)
+        x = _by_frame(self._entry, x.unfold(1, 2 * _RADIUS + 1, 1).flatten(2))
         silence_after_the_end(x, plans, starts)
         for block, before in zip(self._blocks, layers, strict=True):
             x = torch.cat((before, x), 1)
@@ -82,10 +88,14 @@ class Decoder:
             x = block(x)
             starts = [start - shift for start in starts]
             silence_after_the_end(x, plans, starts)
-        spectra = functional.linear(norm(x, *self._norm), *self._head)
+        spectra = _by_frame(self._head, norm(x, *self._norm))
         carried = torch.stack(kept, 1).cpu()
         # Copies, so that a stream does not hold the memory of its batch.
         return spectra, [DecoderCarry(a.clone(), b.clone()) for a, b in zip(entry, carried, strict=True)]
+
+
+def _by_frame(layer: Dense, x: Tensor) -> Tensor:
+    return layer(x.flatten(0, -2)).view(*x.shape[:-1], -1)
 
 
 def inputs(plan: SegmentPlan, first: int, count: int) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speech.voices.hibari.weights import Weights
+from speech.whisper.dense import dense
 
 HEADS = 2
 
@@ -19,7 +20,7 @@ class Block:
     Maps [..., frames + 2 * radius, channels] to [..., frames, channels]: the caller gives the frames around.
     """
 
-    def __init__(self, weights: Weights, name: str, device: str, dilation: int = 1) -> None:
+    def __init__(self, weights: Weights, name: str, device: str, dilation: int = 1, precision: str = "float32") -> None:
         def get(part: str) -> Tensor:
             return weights[f"{name}.{part}"]
 
@@ -30,9 +31,12 @@ class Block:
         self.radius = dilation * (kernel.shape[-1] // 2)
         self.bias = get("dw.bias").to(device)
         self.norm = get("norm.weight").to(device), get("norm.bias").to(device)
-        self.up = get("pw1.weight").to(device), get("pw1.bias").to(device)
+        self.up = dense(precision, get("pw1.weight").to(device), get("pw1.bias").to(device))
         # The layer's scale is folded into its last matrix.
-        self.down = (get("pw2.weight") * gamma[:, None]).to(device), (get("pw2.bias") * gamma).to(device)
+        down = get("pw2.weight") * gamma[:, None]
+        self.down = dense(precision, down.to(device), (get("pw2.bias") * gamma).to(device))
+        self.cost = 2 * down.numel() / 1e6
+        """Millions of multiplications per frame."""
 
     def __call__(self, x: Tensor) -> Tensor:
         frames = x.shape[-2] - 2 * self.radius
@@ -40,8 +44,9 @@ class Block:
         y = torch.addcmul(self.bias, x[..., :frames, :], self.taps[0])
         for tap in range(1, len(self.taps)):
             y.addcmul_(x[..., tap * self.dilation : tap * self.dilation + frames, :], self.taps[tap])
-        y = functional.gelu(functional.linear(norm(y, *self.norm), *self.up))
-        return x[..., self.radius : self.radius + frames, :] + functional.linear(y, *self.down)
+        y = self.down(functional.gelu(self.up(norm(y, *self.norm).flatten(0, -2))))
+        middle = x[..., self.radius : self.radius + frames, :]
+        return middle + y.view(middle.shape)
 
     def whole(self, x: Tensor) -> Tensor:
         """A whole sequence [frames, channels] to one of the same length, with silence (zeros) around it."""
@@ -51,7 +56,7 @@ class Block:
 class TextEncoder:
     """Symbols to features: an embedding, convolutions, then one attention layer that is run several times."""
 
-    def __init__(self, weights: Weights, name: str, device: str, loops: int) -> None:
+    def __init__(self, weights: Weights, name: str, device: str, loops: int, precision: str = "float32") -> None:
         def get(part: str) -> Tensor:
             return weights[f"{name}.{part}"].to(device)
 
@@ -60,10 +65,11 @@ class TextEncoder:
 
         self.embedding = get("emb.weight")
         self.dim = self.embedding.shape[1]
-        self.blocks = [Block(weights, f"{name}.convs.{n}", device) for n in range(2)]
+        self.blocks = [Block(weights, f"{name}.convs.{n}", device, precision=precision) for n in range(2)]
         self.norm1, self.norm2, self.last = pair("attn.norm1"), pair("attn.norm2"), pair("norm")
-        self.qkv, self.out = pair("attn.self_attn.in_proj", "_"), pair("attn.self_attn.out_proj")
-        self.linear1, self.linear2 = pair("attn.linear1"), pair("attn.linear2")
+        self.qkv = dense(precision, *pair("attn.self_attn.in_proj", "_"))
+        self.out = dense(precision, *pair("attn.self_attn.out_proj"))
+        self.linear1, self.linear2 = dense(precision, *pair("attn.linear1")), dense(precision, *pair("attn.linear2"))
         self.loops = loops
 
     def begin(self, ids: Tensor) -> Tensor:
@@ -77,12 +83,10 @@ class TextEncoder:
 
     def _attend(self, x: Tensor) -> Tensor:
         n = len(x)
-        qkv = functional.linear(norm(x, *self.norm1), *self.qkv)
-        q, k, v = qkv.view(n, 3, HEADS, -1).permute(1, 2, 0, 3)
+        q, k, v = self.qkv(norm(x, *self.norm1)).view(n, 3, HEADS, -1).permute(1, 2, 0, 3)
         mixed = functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
-        x = x + functional.linear(mixed.permute(1, 0, 2).reshape(n, -1), *self.out)
-        inner = functional.gelu(functional.linear(norm(x, *self.norm2), *self.linear1))
-        return x + functional.linear(inner, *self.linear2)
+        x = x + self.out(mixed.permute(1, 0, 2).reshape(n, -1))
+        return x + self.linear2(functional.gelu(self.linear1(norm(x, *self.norm2))))
 
     def _end(self, x: Tensor) -> Tensor:
         return norm(x, *self.last)

@@ -53,18 +53,21 @@ class SegmentPlan:
 
 
 class Planner:
-    """The text encoders, the duration predictor and the prosody network on one device."""
+    """The text encoders, the duration predictor and the prosody network on one device, with large matrices in
+    `precision` (speech/whisper/dense.py)."""
 
-    def __init__(self, weights: Weights, device: str) -> None:
+    def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
         self.device = device
-        self._text = TextEncoder(weights, "m.text", device, loops=4)
-        self._prosody_text = TextEncoder(weights, "pn.text", device, loops=6)
+        self._text = TextEncoder(weights, "m.text", device, 4, precision)
+        self._prosody_text = TextEncoder(weights, "pn.text", device, 6, precision)
         named = {name: weights[f"pn.{name}"].to(device) for name in _FLAT}
         self._duration1 = named["dur.0.weight"], named["dur.0.bias"]
         self._duration2 = named["dur.2.weight"][:, :, 0], named["dur.2.bias"]
         self._inward = named["pro_in.weight"][:, :, 0], named["pro_in.bias"]
         self._outward = named["pro_out.weight"][:, :, 0], named["pro_out.bias"]
-        self._blocks = [Block(weights, f"pn.pro.{n}", device, dilation) for n, dilation in enumerate(_DILATIONS)]
+        self._blocks = [
+            Block(weights, f"pn.pro.{n}", device, dilation, precision) for n, dilation in enumerate(_DILATIONS)
+        ]
 
     def steps(self, ids: Sequence[int], speed: float) -> Generator[float, None, SegmentPlan]:
         """Plan a segment piece by piece; yields the cost of each piece done, in millions of multiplications.
@@ -84,7 +87,7 @@ class Planner:
         x = functional.linear(heard[owner.to(self.device)], *self._inward)
         for block in self._blocks:
             x = block.whole(x)
-            yield 2 * x.numel() * 2 * x.shape[-1] / 1e6
+            yield len(x) * block.cost
         # [pairs, 4]: pitch of both frames, loudness of both.
         told = functional.linear(x, *self._outward).cpu().view(-1, 2, 2).transpose(1, 2).reshape(-1, 2)
         if not bool(torch.isfinite(told).all()) or not bool(torch.isfinite(features).all()):

@@ -59,9 +59,9 @@ def weights() -> Weights:
 
 
 @cache
-def backend(batched: bool = False) -> HibariBackend:
+def backend(precision: str = "float32", batched: bool = False) -> HibariBackend:
     torch.set_num_threads(1)
-    made = HibariBackend(weights(), batched=batched)
+    made = HibariBackend(weights(), precision=precision, batched=batched)
     made.load("cpu")
     return made
 
