@@ -38,6 +38,7 @@ async def start_engine(settings: Settings) -> Engine:
         module.EngineSettings(
             models=settings.models,
             voices=settings.voices,
+            piper_python=settings.piper_python,
             device=settings.device,
             threads=settings.threads,
             asr_engine=settings.asr_engine,

@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     voices: Annotated[tuple[str, ...], NoDecode] = Field(
         ("heart",), description="Voices to load, separated by commas; the first is the default; none: empty."
     )
+    piper_python: str = Field("", description="Python with piper-tts, for voices that are Piper's NAME.onnx files.")
     device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(

@@ -7,7 +7,7 @@ import ctypes
 import logging
 import math
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,11 +65,13 @@ class EngineStatus:
 class Engine:
     """Made by `start` on a running event loop, ended by `close`."""
 
-    def __init__(self, settings: EngineSettings, devices: list[Device], ears: Device) -> None:
-        self._settings, self._devices, self._ears = settings, devices, ears
+    def __init__(
+        self, settings: EngineSettings, devices: list[Device], ears: Device, mouths: Sequence[Device] = ()
+    ) -> None:
+        self._settings, self._devices, self._all = settings, devices, (ears, *devices, *mouths)
         self._models: dict[str, Model] = {}
         self._vad = Pool("silero", [ears])
-        self._capacity = Capacity(devices, settings.utilisation)
+        self._capacity = Capacity([*devices, *mouths], settings.utilisation)
         self._house = House(devices, self._capacity)
 
     @classmethod
@@ -88,15 +90,16 @@ class Engine:
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
         loaded = [load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
-        voices = load_voices(settings.voices, allow_download=settings.download)
-        engine = cls(settings, devices, ears)
-        engine._house.settle(voices)
+        voices = load_voices(settings.voices, allow_download=settings.download, piper_python=settings.piper_python)
+        mouths = {voice.info.model: Device(voice.info.model) for voice in voices if voice.apart}
+        engine = cls(settings, devices, ears, list(mouths.values()))
+        engine._house.settle(voices, mouths)
         try:
-            for device in (ears, *devices):
+            for device in engine._all:
                 device.start()
             engine._house.rehearse()
         except BaseException:
-            for device in (ears, *devices):
+            for device in engine._all:
                 device.close()
             raise
         engine._models = {model.info.name: model for model in loaded}
@@ -214,7 +217,7 @@ class Engine:
                     queue=stats.queue,
                 )
             )
-        ready = all(device.ready for device in (*self._devices, self._ears))
+        ready = all(device.ready for device in self._all)
         return EngineStatus(ready, tuple(devices), self._house.status())
 
     async def drain(self, timeout: float) -> None:
@@ -227,7 +230,7 @@ class Engine:
 
     async def close(self) -> None:
         """End what still runs, keep what was learned about step times, free the models."""
-        for device in (*self._devices, self._ears):
+        for device in self._all:
             await asyncio.to_thread(device.close)
         for device in self._devices:
             try:

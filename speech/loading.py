@@ -41,7 +41,7 @@ _REFERENCE_SHARE = 0.5
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs).
-    `voices`: the same for speech; without any (or "") nothing is spoken.
+    `voices`: the same for speech; without any (or "") nothing is spoken. `piper_python` runs Piper's voices.
 
     `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
     admitted live streams may reserve. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and
@@ -57,6 +57,7 @@ class EngineSettings:
     profiles: Path = field(default_factory=lambda: cache_dir() / "profiles")
     precisions: Mapping[str, str] = field(default_factory=dict)
     voices: tuple[str, ...] = ("heart",)
+    piper_python: str = ""
 
     @property
     def kind(self) -> str:

@@ -127,6 +127,8 @@ class Voice(Protocol):
     """A voice that can be put on devices."""
 
     info: VoiceInfo
+    apart: bool
+    """Its steps wait for another process, so it gets a device of its own instead of a place on those of the models."""
 
     def phonemes(self, tokens: Sequence[Spoken]) -> Phonemes:
         """The model's symbols for normalised text. Pure, from any thread; milliseconds, so not on the event loop."""

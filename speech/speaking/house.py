@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from speech.speaking.config import SpeakConfig, checked
@@ -23,7 +23,7 @@ OPENAI_VOICES = (
     "alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse", "marin", "cedar",
 )  # fmt: skip
 """Names of OpenAI's voices, which stand for the default here so that clients work unchanged."""
-OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
 FILES = 64
 """Streams that nobody listens to live, on each device: they wait for each other, so more would wait too long."""
 _RETRY_LEAST, _RETRY_FILES = 1.0, 5.0
@@ -54,6 +54,7 @@ class _Resident:
     voice: Voice
     info: VoiceInfo
     pool: Pool
+    devices: Sequence[Device]
     cost: Cost
     tally: Tally
 
@@ -86,14 +87,16 @@ class House:
         self._files: dict[Device, Tally] = {device: Tally(clock) for device in devices}
         self._draining = False
 
-    def settle(self, voices: Sequence[Voice]) -> None:
-        """Put voices on the devices, before those start."""
+    def settle(self, voices: Sequence[Voice], apart: Mapping[str, Device] | None = None) -> None:
+        """Put voices on the devices, before those start; a model in `apart` on the device that it has there."""
         for voice in voices:
             model = voice.info.model
-            for device in self._devices:
+            devices = [apart[model]] if apart and model in apart else self._devices
+            for device in devices:
                 if not device.serves(model):  # voices of one model share its backend
                     device.add(voice.backend())
-            self.add(voice, _UNKNOWN)
+                self._files.setdefault(device, Tally(self._clock))
+            self.add(voice, _UNKNOWN, devices)
 
     def rehearse(self) -> None:
         """Find out what the voices cost, once the devices have started. Blocks; raises ServingError."""
@@ -101,12 +104,12 @@ class House:
         for resident in self._residents:
             model = resident.info.model
             if model not in costs:
-                costs[model] = rehearse(resident.voice, resident.pool, self._devices[0])
+                costs[model] = rehearse(resident.voice, resident.pool, resident.devices[0])
             resident.cost = costs[model]
 
-    def add(self, voice: Voice, cost: Cost) -> None:
-        """Take in a voice whose backend is on the devices."""
-        info = voice.info
+    def add(self, voice: Voice, cost: Cost, devices: Sequence[Device] | None = None) -> None:
+        """Take in a voice whose backend is on `devices` (None: all)."""
+        info, devices = voice.info, devices or self._devices
         if not self._residents:
             note = "The default here: OpenAI's voice names mean this voice."
             info = replace(
@@ -114,8 +117,8 @@ class House:
                 aliases=tuple(dict.fromkeys((*info.aliases, *OPENAI_VOICES))),
                 description=f"{info.description.rstrip('.')}. {note}" if info.description else note,
             )
-        pool = Pool(info.model, self._devices)
-        self._residents.append(_Resident(voice, info, pool, cost, Tally(self._clock)))
+        pool = Pool(info.model, devices)
+        self._residents.append(_Resident(voice, info, pool, devices, cost, Tally(self._clock)))
 
     def voices(self) -> list[VoiceInfo]:
         """The voices as clients may name them, the default first."""
@@ -177,8 +180,10 @@ class House:
     def _admit(self, resident: _Resident) -> Lease:
         """A share of a device, if the stream fits and its first sound would be in time."""
         cost, limit = resident.cost, self._first_sound
-        used = min((self._capacity.reserved(device) for device in self._devices), default=0.0)
-        others = sum(other.tally.starting(limit) for other in self._residents) // len(self._devices)
+        used = min((self._capacity.reserved(device) for device in resident.devices), default=0.0)
+        others = sum(
+            other.tally.starting(limit) for other in self._residents if other.devices == resident.devices
+        ) // len(resident.devices)
         late = cost.first_sound(others, used) - limit
         if others and late > 0:
             raise Overloaded("the first sound would be late", retry_after=max(_RETRY_LEAST, late))
@@ -186,7 +191,7 @@ class House:
         return self._capacity.admit(resident.pool, share, max(limit - cost.first, limit / 10))
 
     def _room_for_file(self, resident: _Resident) -> Device:
-        devices = [device for device in self._devices if device.ready and device in resident.pool.replicas]
+        devices = [device for device in resident.devices if device.ready]
         if not devices:
             raise BackendDead(f"no device is ready for {resident.pool.model}")
         device = min(devices, key=lambda device: (self._files[device].speaking, device.finish_in(Lane.INTERACTIVE)))
@@ -203,8 +208,9 @@ class House:
         tallies = self._tallies
         free = 0
         if self._residents and not self._draining:
-            share = self._residents[0].share(self._capacity.limit)
-            free = sum(self._capacity.free_streams(device, share) for device in self._devices)
+            first = self._residents[0]
+            share = first.share(self._capacity.limit)
+            free = sum(self._capacity.free_streams(device, share) for device in first.devices)
         return SpeechStatus(
             speaking=sum(tally.speaking for tally in tallies),
             free=free,

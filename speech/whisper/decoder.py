@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from speech.whisper.dense import dense
+from speech.dense import dense
 from speech.whisper.weights import Checkpoint
 
 CONTEXT = 448

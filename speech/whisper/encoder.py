@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from speech.whisper.dense import dense
+from speech.dense import dense
 from speech.whisper.features import MEL_FRAMES
 from speech.whisper.probes import Probes
 from speech.whisper.weights import Checkpoint

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speech.asr import SAMPLE_RATE
+from speech.dense import Int8, Plain
 from speech.models import resolve
 from speech.whisper import alignment, weights
 from speech.whisper.decoder import Feed, Sequence
-from speech.whisper.dense import Int8, Plain
 from speech.whisper.encoder import FRAMES, Encoding, floor_of, frames_of
 from speech.whisper.features import MEL_FRAMES, LogMel, MelFilter
 from speech.whisper.probes import Probes

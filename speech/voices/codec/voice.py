@@ -20,6 +20,8 @@ _FILES = ["config.json", "tokenizer.json", "*.safetensors", "*.safetensors.index
 class CodecVoice:
     """One speaker of a model. Voices of the same model share a backend on each device."""
 
+    apart = False
+
     def __init__(
         self, model: CodecModel, speaker: str, *, languages: tuple[str, ...], slots: int, capacity: int, voicings: int
     ) -> None:

@@ -31,7 +31,7 @@ _WAVE_COST = 1.5
 
 
 class HibariBackend:
-    """One replica of the voice. `precision` on a CPU is that of its large matrices (speech/whisper/dense.py).
+    """One replica of the voice. `precision` on a CPU is that of its large matrices (speech/dense.py).
 
     `batched`: rows of a step are computed together; None: unless on a CPU.
     """

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from speech.dense import Dense, dense
 from speech.voices.hibari.layers import Block, norm
 from speech.voices.hibari.plan import SegmentPlan
 from speech.voices.hibari.weights import Weights
-from speech.whisper.dense import Dense, dense
 
 BINS = 601
 PARTS = 5
@@ -43,7 +43,7 @@ class DecoderCarry:
 class Decoder:
     """The decoder on one device. Inputs, carries and what comes between are given and returned on the host.
 
-    `precision` is that of its matrices but the first (speech/whisper/dense.py); int8 has a scale per frame, so that in
+    `precision` is that of its matrices but the first (speech/dense.py); int8 has a scale per frame, so that in
     any precision a frame's result does not depend on those computed with it.
     """
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from speech.dense import dense
 from speech.voices.hibari.weights import Weights
-from speech.whisper.dense import dense
 
 HEADS = 2
 

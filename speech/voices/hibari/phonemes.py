@@ -26,6 +26,8 @@ PAD = 0
 _SPACE = " "
 _NO_SOUND = frozenset(';:,.!?—…"()“” ')
 _SPOKEN_MARKS = {mark: mark for mark in ';:,.!?—…"()“”'} | {"-": "—", "–": "—", "„": "“", "«": "“", "»": "”"}
+_LETTER_A = "ˈA"
+"""The rules would take an A that is spelled for the article."""
 _PUNCTUATION = frozenset("'‘’‚‹›[]{}") | frozenset(_SPOKEN_MARKS)
 
 
@@ -96,10 +98,12 @@ class Phonemizer:
             if given is None and _PUNCTUATION.issuperset(token.text):
                 given = _mark(token.text, opening=touching and after is not None and _is_word(after))
             for word, space in self._rules.tokenizer("".join(map(_plain_digit, token.text))):
+                if given is None and word == "A" and _spelled(token):
+                    given = _LETTER_A
                 piece = _Piece(word, whitespace=space, phonemes=given, rating=None if given is None else 5)
                 piece.source = n
                 pieces.append(piece)
-                given = None if given is None else ""
+                given = None if given is None or given is _LETTER_A else ""
             if pieces and after is not None and not touching:
                 pieces[-1].whitespace = _SPACE
         for piece, tag in zip(pieces, self._rules.tagger([piece.text for piece in pieces]), strict=True):
@@ -122,6 +126,11 @@ def _plain_digit(character: str) -> str:
 
 def _bare(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+
+
+def _spelled(token: Spoken) -> bool:
+    words = token.text.split()
+    return token.rule == "letters" or (len(words) > 1 and all(len(word) == 1 and word.isupper() for word in words))
 
 
 def _is_word(token: Spoken) -> bool:

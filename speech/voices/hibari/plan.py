@@ -54,7 +54,7 @@ class SegmentPlan:
 
 class Planner:
     """The text encoders, the duration predictor and the prosody network on one device, with large matrices in
-    `precision` (speech/whisper/dense.py)."""
+    `precision` (speech/dense.py)."""
 
     def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
         self.device = device

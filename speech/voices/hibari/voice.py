@@ -35,6 +35,8 @@ class HibariVoice:
     ModelCorrupt when a file of it is missing.
     """
 
+    apart = False
+
     def __init__(self, graph: Path | None = None, precision: str | None = None) -> None:
         bundle = bundles()["hibari"]
         if not installed(bundle):

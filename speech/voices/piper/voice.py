@@ -23,6 +23,8 @@ class PiperVoice:
     Piper's own, so the same text and seed do not give the same samples. Raises ModelNotFound, ModelCorrupt.
     """
 
+    apart = True
+
     def __init__(
         self,
         path: str | Path,

@@ -127,6 +127,8 @@ class SineBackend:
 class Sines:
     """The voice. `made` is its newest backend."""
 
+    apart = False
+
     def __init__(
         self,
         *,

