@@ -68,6 +68,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_routes(app)
     app.router.add_get("/", pages.index)
     app.router.add_get("/jobs", pages.jobs)
+    app.router.add_get("/voice", pages.voice)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
     app.on_cleanup.append(_close_assistant)

@@ -21,7 +21,7 @@ from workers.errors import ServingError
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 """Browsers cannot set a header on a WebSocket; OpenAI's clients send the key as this subprotocol instead."""
 
-OPEN_PATHS = ("/", "/jobs", "/healthz", "/readyz")
+OPEN_PATHS = ("/", "/jobs", "/voice", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
 
 

@@ -11,7 +11,7 @@ from gateway.auth import is_open
 
 WEB = Path(__file__).parent / "web"
 
-PAGES = ("/", "/jobs")
+PAGES = ("/", "/jobs", "/voice")
 
 AUDIO_WORKER = "/static/jobs-audio-worker.js"
 """The service worker that adds the API key to the player's requests; it may be in charge of that one page."""
@@ -46,6 +46,11 @@ async def index(request: web.Request) -> web.FileResponse:
 async def jobs(request: web.Request) -> web.FileResponse:
     """The page for recordings: jobs of the batch lane."""
     return web.FileResponse(WEB / "jobs.html")
+
+
+async def voice(request: web.Request) -> web.FileResponse:
+    """The page for voices: a text read aloud, and a conversation."""
+    return web.FileResponse(WEB / "voice.html")
 
 
 @web.middleware

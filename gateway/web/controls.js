@@ -7,6 +7,8 @@ const STATES = {
   opening: "Connecting",
   listening: "Live",
   paused: "Paused",
+  speaking: "Speaking",
+  muted: "Muted",
   reconnecting: "Reconnecting",
   finishing: "Finishing",
 };
@@ -62,11 +64,11 @@ export function showLag(text) {
 }
 
 // A status that is written anew is read out anew, so it is written only when it changes.
-function showConnection(state) {
+export function showConnection(state) {
   if ($("connection").textContent !== STATES[state]) $("connection").textContent = STATES[state];
 }
 
-function face(button, icon, label) {
+export function face(button, icon, label) {
   button.querySelector("use").setAttribute("href", icon);
   button.querySelector("span").textContent = label;
 }

@@ -1,6 +1,6 @@
 // One problem at a time, with what to do about it. A wait is counted down and then the action is taken by itself.
 
-const LABELS = { retry: "Try again", play: "Play", key: "Enter key", settings: "Settings" };
+const LABELS = { retry: "Try again", play: "Play", continue: "Go on", key: "Enter key", settings: "Settings" };
 
 export class Notice {
   #root;

@@ -85,6 +85,45 @@ export const problems = {
     title: "The last words did not arrive",
     text: "The connection ended before the server had answered.",
   },
+  voiceless: {
+    title: "This server has no voice",
+    text: "It was started without one; speechlane serve --help says how voices are named.",
+  },
+  fullOfListeners: {
+    title: "The server is full",
+    text: "It speaks to as many listeners as it can without a gap. Those who listen now come first.",
+    action: "retry",
+  },
+  refusedText: {
+    title: "The server cannot speak this",
+  },
+  speechFailed: {
+    title: "The speech broke off",
+    action: "retry",
+  },
+  speechLost: {
+    title: "The connection is lost",
+    text: "What was not spoken yet is marked. Go on when the network is back.",
+    action: "retry",
+  },
+  pausedTooLong: {
+    title: "The pause was long",
+    text: "The server has let go of the speech. Go on where it was.",
+    action: "continue",
+  },
+  notExplained: {
+    title: "The text could not be explained",
+  },
+  conversationLost: {
+    title: "The connection is lost",
+    text: "What was said is kept on this page. Start again when the network is back; the assistant begins anew.",
+    action: "retry",
+  },
+  conversationOver: {
+    title: "The conversation has ended",
+    text: "It was silent for long, or has reached its longest. Start again to go on; the assistant begins anew.",
+    action: "retry",
+  },
   internal: {
     title: "Something went wrong on this page",
     text: "Reload it and try again.",

@@ -5,10 +5,25 @@ import { headers } from "./wire.js";
 const PATIENCE_MILLISECONDS = 5000;
 
 /** The loaded transcription models. Rejects with {status} when the server refuses, without it when it is away. */
-export async function models(key) {
-  const response = await ask("/v1/models", key);
-  if (!response.ok) throw Object.assign(new Error("models"), { status: response.status });
-  return (await response.json()).data;
+export function models(key) {
+  return list("/v1/models", key);
+}
+
+/** The loaded voices, the default first. Rejects as `models` does. */
+export function voices(key) {
+  return list("/v1/voices", key);
+}
+
+/**
+ * How a text is read: {tokens: [{written, spoken, rule, phonemes, start, end}], removed, segments}; characters are code
+ * points. Rejects with {status} and the server's message when it refuses.
+ */
+export async function explain(input, { voice, split }, key) {
+  const body = JSON.stringify({ input, voice, split });
+  const response = await ask("/v1/text/explain", key, { method: "POST", body });
+  const answer = await response.json();
+  if (!response.ok) throw Object.assign(new Error(answer.error?.message), { status: response.status });
+  return answer;
 }
 
 /**
@@ -27,6 +42,13 @@ export async function readiness(key) {
   return { ready, status, retryAfter, utilisation, streams: sessions, free };
 }
 
-function ask(path, key) {
-  return fetch(path, { headers: headers(key), cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MILLISECONDS) });
+async function list(path, key) {
+  const response = await ask(path, key);
+  if (!response.ok) throw Object.assign(new Error(path), { status: response.status });
+  return (await response.json()).data;
+}
+
+function ask(path, key, request = {}) {
+  const signal = AbortSignal.timeout(PATIENCE_MILLISECONDS);
+  return fetch(path, { ...request, headers: headers(key), cache: "no-store", signal });
 }

@@ -9,10 +9,22 @@ export function headers(key) {
  * because the server decides there and then whether it has room for one more stream of it.
  */
 export function openSocket(model, key) {
-  const url = new URL("/v1/realtime?intent=transcription", location.href);
-  if (model) url.searchParams.set("model", model);
+  return connect("/v1/realtime", { intent: "transcription", ...(model ? { model } : {}) }, "realtime", key);
+}
+
+export function openConversation(key) {
+  return connect("/v1/realtime", { intent: "conversation" }, "realtime", key);
+}
+
+export function openSpeech(key) {
+  return connect("/v1/speak", {}, "speak", key);
+}
+
+function connect(path, query, subprotocol, key) {
+  const url = new URL(path, location.href);
+  url.search = new URLSearchParams(query);
   url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-  return new WebSocket(url, key ? ["realtime", `openai-insecure-api-key.${key}`] : ["realtime"]);
+  return new WebSocket(url, key ? [subprotocol, `openai-insecure-api-key.${key}`] : [subprotocol]);
 }
 
 export function sessionUpdate(settings, rate) {
@@ -42,4 +54,32 @@ export function encode(samples) {
     binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
   }
   return btoa(binary);
+}
+
+/** Base64 to PCM16 samples. */
+export function decode(base64) {
+  const binary = atob(base64);
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < binary.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return new Int16Array(bytes.buffer);
+}
+
+export function conversationUpdate({ model, language, silence }, { voice, speed }, rate) {
+  const format = { type: "audio/pcm", rate };
+  return {
+    type: "session.update",
+    event_id: "page_update",
+    session: {
+      type: "realtime",
+      include: ["x.words", "x.unstable", "x.timing", "x.interruptions"],
+      audio: {
+        input: {
+          format,
+          transcription: { model: model || undefined, language: language || null },
+          turn_detection: { type: "server_vad", silence_duration_ms: silence },
+        },
+        output: { format, voice: voice || undefined, speed },
+      },
+    },
+  };
 }
