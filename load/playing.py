@@ -82,6 +82,8 @@ class Utterance:
     audible: Audible = field(init=False)
     first: float | None = None
     """When the first sound came."""
+    arrived: float | None = None
+    """When the first audible sound came."""
     heard: float | None = None
     """When the player without a buffer played the first audible sound."""
     problem: str | None = None
@@ -103,6 +105,7 @@ class Utterance:
         if self.audible.at is None:
             self.audible.feed(samples.astype(np.float32) / 32768)
             if self.audible.at is not None:
+                self.arrived = at
                 # A frame may have begun in the piece before: then it is whole with this one.
                 begun = self.bare.dry_at - (self.bare.received - max(self.audible.at, before))
                 self.heard = max(at, begun)
@@ -180,7 +183,7 @@ def _at_most(events: int, trials: int, share: float) -> float:
 
 
 class Search:
-    """The largest number that passes: doubled until one fails, then bisected to 3 %. A pass is believed; so is a fail."""
+    """The largest number that passes: doubled until one fails, then bisected to 3 %."""
 
     def __init__(self, start: int = 1, most: int = 512) -> None:
         self._most = most

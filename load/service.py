@@ -58,14 +58,17 @@ class Running:
 
 
 @contextmanager
-def service(url: str | None, flags: Sequence[str] = ()) -> Iterator[Running]:
-    """The service at `url`, or, with None, one started with `flags` on a free port and stopped at the end."""
+def service(url: str | None, flags: Sequence[str] = (), cpus: Sequence[int] = ()) -> Iterator[Running]:
+    """The service at `url`, or, with None, one started with `flags` on a free port and stopped at the end.
+
+    `cpus`: the only ones that one may run on; none: all.
+    """
     if url is not None:
         yield Running(url.rstrip("/"), _listener(url))
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "gateway.cli", "serve", "--port", str(port), *flags]
+    command = [*pinned(cpus), sys.executable, "-m", "gateway.cli", "serve", "--port", str(port), *flags]
     with tempfile.NamedTemporaryFile(prefix="speechlane-load-", suffix=".log") as log:
         root = Path(__file__).absolute().parent.parent
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=root)
@@ -80,6 +83,11 @@ def service(url: str | None, flags: Sequence[str] = ()) -> Iterator[Running]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def pinned(cpus: Sequence[int]) -> list[str]:
+    """What a command begins with to run on these CPUs only."""
+    return ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
 
 
 def _wait(running: Running, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -43,4 +43,3 @@ def pieces(text: str) -> list[str]:
     """`text` in words, each with the space before it, as a language model gives it."""
     words = text.split(" ")
     return [words[0], *(f" {word}" for word in words[1:])]
-
