@@ -14,6 +14,8 @@ from aiohttp.typedefs import Handler
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
+from gateway.elevenlabs.errors import elevenlabs_errors
+from gateway.elevenlabs.routes import add_elevenlabs_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
 from gateway.realtime import realtime_handler
 from gateway.settings import Settings
@@ -54,7 +56,13 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     hide_requests_in_logs()
     service = Service(settings)
     app = web.Application(
-        middlewares=[_count_requests, pages.security_headers, errors_middleware, service.guard.middleware]
+        middlewares=[
+            _count_requests,
+            pages.security_headers,
+            errors_middleware,
+            elevenlabs_errors,
+            service.guard.middleware,
+        ]
     )
     app[SERVICE] = service
     app.router.add_get("/healthz", health.healthz)
@@ -65,6 +73,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/v1/realtime", realtime_handler)
     app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
     add_speech_routes(app)
+    add_elevenlabs_routes(app)
     add_routes(app)
     app.router.add_get("/", pages.index)
     app.router.add_get("/jobs", pages.jobs)

@@ -1,4 +1,4 @@
-"""Who a request comes from: an API key by header or browser subprotocol, or anybody on this machine.
+"""Who a request comes from: an API key by header, browser subprotocol or message, or anybody on this machine.
 
 A key is compared in constant time with every configured key and never leaves this module: everywhere else a client is
 an `Identity`, which is what limits are counted by and what logs show.
@@ -23,6 +23,9 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 
 OPEN_PATHS = ("/", "/jobs", "/voice", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
+
+KEY_MAY_FOLLOW = tuple(f"/v1/text-to-speech/{{voice_id}}/{name}" for name in ("stream-input", "multi-stream-input"))
+"""Routes of sockets whose client may send its key as a part of the first message instead; their handlers ask for it."""
 
 
 class Unauthorized(ServingError):
@@ -77,6 +80,10 @@ class Guard:
                 "No API key was given. Send it as 'Authorization: Bearer KEY', or from a browser as the WebSocket "
                 f"subprotocol '{SUBPROTOCOL_PREFIX}KEY'."
             )
+        return self.identify_key(key)
+
+    def identify_key(self, key: str) -> Identity:
+        """Whose key it is; raises `Unauthorized`."""
         identity = self._owner(key)
         if identity is None:
             raise Unauthorized("The API key is wrong. Ask whoever runs this service for a valid one.")
@@ -92,9 +99,14 @@ class Guard:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let no request to a guarded path pass without an identity, kept as `request[IDENTITY]`."""
-        if not is_open(request.path):
+        if not is_open(request.path) and not self._key_may_follow(request):
             request[IDENTITY] = self.identify(request)
         return await handler(request)
+
+    def _key_may_follow(self, request: web.Request) -> bool:
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else ""
+        return not self.open and presented_key(request) is None and route in KEY_MAY_FOLLOW
 
 
 def is_open(path: str) -> bool:
@@ -110,7 +122,7 @@ def presented_key(request: web.BaseRequest) -> str | None:
     for offered in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
         if offered.strip().startswith(SUBPROTOCOL_PREFIX):
             return offered.strip().removeprefix(SUBPROTOCOL_PREFIX)
-    return None
+    return request.headers.get("xi-api-key", "").strip() or None
 
 
 def _digest(key: str) -> bytes:

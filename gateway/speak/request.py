@@ -81,11 +81,14 @@ class SpeechRequest(BaseModel):
     """Ours: another one is another take of the same text."""
 
 
-async def read_object(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a body of bounded size. Raises `FieldInvalid`, `InputTooLarge`, `UploadStalled`."""
+async def read_object(request: web.Request, text: str = "input") -> dict[str, Any]:
+    """The JSON object of a body of bounded size, in which the field `text` is taken as it is.
+
+    Raises `FieldInvalid`, `InputTooLarge`, `UploadStalled`.
+    """
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _body(request)
+            body = await _body(request, text)
     except TimeoutError:
         raise UploadStalled(f"The body did not come within {BODY_SECONDS:g} s.") from None
     try:
@@ -93,16 +96,16 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise FieldInvalid(f"The body is not UTF-8: byte {error.start} is wrong.", code="invalid_json") from None
     found = json_object(source)
-    text = found.pop("input", None)
-    return {**mended(found, source), **({} if text is None else {"input": text})}
+    given = found.pop(text, None)
+    return {**mended(found, source), **({} if given is None else {text: given})}
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: web.Request, text: str) -> bytes:
     body = bytearray()
     async for block in request.content.iter_chunked(64 * 1024):
         body += block
         if len(body) > BODY_BYTES:
-            raise InputTooLarge(f"The body is larger than {BODY_BYTES} bytes; send less input at once.", param="input")
+            raise InputTooLarge(f"The body is larger than {BODY_BYTES} bytes; send less {text} at once.", param=text)
     return bytes(body)
 
 

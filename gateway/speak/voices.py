@@ -1,4 +1,4 @@
-"""GET /v1/voices: who can speak here."""
+"""GET /v1/voices: who can speak here, in our form and in ElevenLabs', whose clients ask the same path."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gateway.elevenlabs.voices import as_voice
 from gateway.state import SERVICE
 from speech.tts import VoiceInfo
 
@@ -13,7 +14,8 @@ from speech.tts import VoiceInfo
 async def list_voices(request: web.Request) -> web.Response:
     """Every loaded voice, the default first."""
     voices = request.app[SERVICE].engine.voices()
-    return web.json_response({"object": "list", "data": [described(voice) for voice in voices]})
+    listed = {"object": "list", "data": [described(voice) for voice in voices]}
+    return web.json_response(listed | {"voices": [as_voice(voice) for voice in voices]})
 
 
 def described(voice: VoiceInfo) -> dict[str, Any]:
