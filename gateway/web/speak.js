@@ -275,10 +275,10 @@ async function openPlayout() {
   }
 }
 
-/** "0.41 s", and how the rest went, for people. */
+/** How it went, in words. */
 export function described({ delay, made, gaps }) {
   const parts = [];
-  if (delay !== null) parts.push(`First sound after ${delay.toFixed(2)} s`);
+  if (delay !== null) parts.push(`first sound after ${delay.toFixed(2)} s`);
   if (made !== null) parts.push(`${clock(made)} of sound`);
   if (delay !== null) parts.push(gaps === 0 ? "no gaps" : gaps === 1 ? "1 gap" : `${gaps} gaps`);
   return parts.join(" · ");

@@ -4,7 +4,7 @@
 const PARTS = [
   ["vad", "pause", "Silence that was waited for, to know that you had finished"],
   ["final", "transcript", "From your last sound to its transcript"],
-  ["language_model", "answer", "From the transcript to the first words of the answer"],
+  ["language_model", "language model", "From the transcript to the first words of the answer"],
   ["speech", "voice", "From those words to their first sound"],
   ["playing", "player", "From the arrival of the sound to your ear"],
 ];
@@ -23,6 +23,7 @@ export class TurnTiming {
     this.element = document.createElement("div");
     this.element.className = "timing";
     this.#total = document.createElement("strong");
+    this.#total.title = "From your last word to the first sound of the answer";
     this.#bar = document.createElement("span");
     this.#bar.className = "parts";
     this.#bar.ariaHidden = "true";

@@ -145,7 +145,7 @@ export class TalkView {
   #ending(answer, spoken, unspoken) {
     answer.row.item.classList.remove("held");
     answer.row.item.classList.add("cut");
-    answer.row.text.replaceChildren(span("heard-text", spoken.trimEnd()), span("unheard", unspoken.trim() && ` ${unspoken.trim()}`));
+    answer.row.text.replaceChildren(span("heard-text", `${spoken.trimEnd()} `), span("unheard", unspoken.trim()));
   }
 
   #row(className, name = "") {

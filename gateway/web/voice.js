@@ -43,9 +43,8 @@ const talk = new Talk(settings, options, view, on("talk"));
 const lanes = { speak, talk };
 
 function act(action) {
-  if (action === "retry") start();
-  else if (action === "play") start();
-  else if (action === "continue") speak.goOn();
+  if (tab === "speak" && speak.rest && ["retry", "continue"].includes(action)) speak.goOn();
+  else if (["retry", "play"].includes(action)) start();
   else settings.show(action);
 }
 
@@ -58,8 +57,7 @@ function start() {
       return;
     }
     talk.stop();
-    if (speak.rest) speak.goOn();
-    else speak.play();
+    speak.play();
   } else {
     speak.stop();
     talk.start();
@@ -117,7 +115,7 @@ function showSpeak(state) {
 function showResult() {
   const { spoken, all } = speak.border;
   const facts = described(speak.facts);
-  const stopped = speak.rest ? `Spoken ${spoken} of ${all} characters, the rest is grey` : "";
+  const stopped = speak.rest ? `${spoken} of ${all} characters spoken` : "";
   const now = [stopped, facts].filter(Boolean).join(" · ");
   if (speak.state === "idle" && $("result").textContent !== now) $("result").textContent = now;
   if (speak.state === "opening") $("result").textContent = "";

@@ -1,4 +1,4 @@
-"""What the tests of both pages share: headless Chromium, the page in it, and what it asked and said."""
+"""What the tests of all pages share: headless Chromium, the page in it, and what it asked and said."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import jiwer
 import pytest
@@ -122,6 +123,28 @@ def chromium(profile: Path, size: tuple[int, int], flags: Sequence[str] = (), be
 def messages(driver: webdriver.Chrome) -> list[dict[str, Any]]:
     """What went over the network since the last call, as the browser tells it."""
     return [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+
+
+def outside_requests(driver: webdriver.Chrome, url: str) -> list[str]:
+    """Everything the page asked of anybody but the service."""
+    asked = []
+    for message in messages(driver):
+        if message["method"] == "Network.requestWillBeSent":
+            asked.append(message["params"]["request"]["url"])
+        elif message["method"] == "Network.webSocketCreated":
+            asked.append(message["params"]["url"])
+    assert asked, "the browser did not tell what was requested"
+    local = ("blob", "data", "about")
+    return [one for one in asked if urlsplit(one).scheme not in local and urlsplit(one).netloc != urlsplit(url).netloc]
+
+
+def enter_key(page: Browser, key: str) -> None:
+    """Follow the notice that asks for a key."""
+    page.click("#notice .act")
+    field = page.driver.find_element(By.NAME, "key")
+    field.clear()
+    field.send_keys(key)
+    page.click("dialog .primary")
 
 
 def word_errors(reference: str, heard: str) -> float:

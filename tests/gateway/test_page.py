@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from websockets.sync.client import connect
 
-from tests.gateway.browser import WORD_ERRORS, Browser, chromium, messages, needs_browser, word_errors
+from tests.gateway.browser import (
+    WORD_ERRORS,
+    Browser,
+    chromium,
+    enter_key,
+    needs_browser,
+    outside_requests,
+    word_errors,
+)
 
 if TYPE_CHECKING:
     from tests.conftest import RunningService
@@ -88,28 +95,6 @@ def open_page(tmp_path: Path) -> Iterator[Callable[..., Page]]:
     finally:
         for page, _ in pages:
             page.driver.quit()
-
-
-def outside_requests(driver: webdriver.Chrome, url: str) -> list[str]:
-    """Everything the page asked of anybody but the service."""
-    asked = []
-    for message in messages(driver):
-        if message["method"] == "Network.requestWillBeSent":
-            asked.append(message["params"]["request"]["url"])
-        elif message["method"] == "Network.webSocketCreated":
-            asked.append(message["params"]["url"])
-    assert asked, "the browser did not tell what was requested"
-    local = ("blob", "data", "about")
-    return [one for one in asked if urlsplit(one).scheme not in local and urlsplit(one).netloc != urlsplit(url).netloc]
-
-
-def enter_key(page: Page, key: str) -> None:
-    """Follow the notice that asks for a key."""
-    page.click("#notice .act")
-    field = page.driver.find_element(By.NAME, "key")
-    field.clear()
-    field.send_keys(key)
-    page.click("dialog .primary")
 
 
 class Relay:
@@ -330,6 +315,21 @@ def test_a_refusal_says_what_to_do(
     page.click("#notice .act")
     page.wait_for_state("listening")
     page.click("#toggle")
+    page.wait_for_state("idle")
+
+    # The voice page does the same.
+    page.driver.execute_script("sessionStorage.clear()")
+    page.driver.get(f"{url}/voice")
+    page.wait(lambda: page.problem == "keyMissing", "the voice page asks for the key")
+    enter_key(page, "right-key")
+    page.wait(lambda: page.problem == "" and page.texts("#voice-name option"), "it knows the voices")
+    page.driver.find_element(By.ID, "text").send_keys("Yes.")
+    with connect(address, additional_headers=headers, subprotocols=None, proxy=None) as other:
+        assert json.loads(other.recv())["type"] == "session.created"
+        page.click("#toggle")
+        page.wait(lambda: page.problem == "full", "there is no room for a listener")
+    page.click("#notice .act")
+    page.wait_for_state("speaking")
     page.wait_for_state("idle")
 
 
