@@ -4,7 +4,7 @@ Each of the sentences of load/spoken_sentences.toml (numbers, dates, times, mone
 with the words that a person would say, written by hand) and of the repository's recordings goes to /v1/audio/speech
 and what comes back to /v1/audio/transcriptions with the model base. Word errors are counted against the words by hand,
 after Whisper's English normaliser on both sides, which writes spoken numbers as digits. Letters that are spelled and
-digits that are cut by a clock's or a phone number's marks are joined on both sides: "b b c" and "BBC" are the same words.
+digits that are cut by the marks of a clock or a phone number are joined on both sides: "b b c" and "BBC" are the same.
 Sentences with errors are shown.
 
 Bar: at most 5 % word errors over all. Exit status 1 when it is missed. A service is started unless --url names one,
@@ -53,7 +53,7 @@ async def hear(url: str, key: str | None, said: Sequence[Sentence], model: str, 
 
 def folded(text: str) -> str:
     """Words as they are compared."""
-    words = normal(re.sub(r"(?<=\d)-(?=\d)", "", text))
+    words = normal(re.sub(r"(?<=\d)[-:](?=\d)", "", text))
     words = re.sub(r"\b(\d{1,2})\.(\d\d)\b", r"\1\2", words)
     return re.sub(r"\b[a-z](?: [a-z])+\b", lambda found: found.group().replace(" ", ""), words)
 
