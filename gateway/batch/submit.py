@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from batch_jobs.job import Job
 from gateway.auth import IDENTITY
@@ -18,8 +19,11 @@ from gateway.batch.upload_store import Writer
 from gateway.batch.uploads import parse_metadata
 from gateway.batch.views import job_body
 from gateway.state import SERVICE, Service
-from gateway.uploads import Parts, read_parts
-from workers.errors import Draining, InputInvalid, Overloaded
+from gateway.uploads import Parts, patience, read_parts
+from workers.errors import Draining, InputInvalid, InputTooLarge, Overloaded
+
+BODY_BYTES = 1024 * 1024
+"""Of JSON; every field at its longest fits in it, each character escaped."""
 
 
 async def submit(request: web.Request) -> web.Response:
@@ -71,11 +75,7 @@ async def _from_form(request: web.Request, service: Service) -> Job:
 
 async def _from_upload(request: web.Request, service: Service) -> tuple[Job, bool]:
     lane = service.batch
-    try:
-        body: Any = await request.json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputInvalid(f"The body is no JSON: {error}") from error
-    asked = JobRequest.parse(json_fields(body), service.engine, lane.hosts)
+    asked = JobRequest.parse(json_fields(await _json(request)), service.engine, lane.hosts)
     if asked.upload is None:
         raise InputInvalid("Name the upload that holds the recording.", param="upload")
     writer = await lane.disk(lane.uploads.open, asked.upload.rpartition("/")[2], request[IDENTITY].owner)
@@ -91,6 +91,24 @@ async def _from_upload(request: web.Request, service: Service) -> tuple[Job, boo
         return await _make(lane, writer, asked, request[IDENTITY].owner)
     finally:
         await asyncio.shield(lane.disk(writer.close))
+
+
+async def _json(request: web.Request) -> Any:
+    """The body, which is small: it holds one of the places for files only for as long as it comes."""
+    async with patience() as progress:
+        body = bytearray()
+        try:
+            while piece := await request.content.readany():
+                progress.made(len(piece))
+                body += piece
+                if len(body) > BODY_BYTES:
+                    raise InputTooLarge(f"The body is longer than {BODY_BYTES} bytes.")
+        except (HttpProcessingError, web.RequestPayloadError) as error:
+            raise InputInvalid(f"The body is malformed: {error}") from error
+    try:
+        return json.loads(body.decode())
+    except (ValueError, RecursionError) as error:  # among them numbers of thousands of digits
+        raise InputInvalid(f"The body is no JSON: {error}") from error
 
 
 async def _make(lane: Lane, writer: Writer, asked: JobRequest, owner: str) -> tuple[Job, bool]:

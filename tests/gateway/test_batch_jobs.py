@@ -286,6 +286,11 @@ async def test_bodies_that_are_no_job(http: ClientSession) -> None:
         (b'{"prompt": {"a": 1}}', {"Content-Type": "application/json"}, 400, "prompt"),
         (b"{}", {"Content-Type": "application/json"}, 400, "upload"),
         (b'{"upload": "../../etc/passwd"}', {"Content-Type": "application/json"}, 404, "upload"),
+        (b"[" * 100_000, {"Content-Type": "application/json"}, 400, None),
+        (b"\xff\xfe{}", {"Content-Type": "application/json"}, 400, None),
+        (b'{"upload": ' + b"1" * 5000 + b"}", {"Content-Type": "application/json"}, 400, None),
+        (b"{}", {"Content-Type": "application/json; charset=klingon"}, 400, "upload"),
+        (b" " * 2_000_000, {"Content-Type": "application/json"}, 413, None),
         (b"RIFF", {"Content-Type": "audio/wav"}, 415, None),
         (b"--x--\r\n", {"Content-Type": "multipart/form-data; boundary=x"}, 400, "file"),
     ):
