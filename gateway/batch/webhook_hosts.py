@@ -22,8 +22,13 @@ PRIVATE = "private:"
 PORTS = {"http": 80, "https": 443}
 URL_CHARACTERS = 2000
 
-# They carry an IPv4 address that a gateway on the way would take out: 6to4, Teredo, NAT64.
-_TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48"))
+_INTERNET = ipaddress.ip_network("2000::/3")
+"""All that is given out of IPv6; outside of it lie old and odd ways to write an IPv4 address or one of a site."""
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("2002::/16", "2001::/32", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24"))
+)
+"""6to4 and Teredo carry an IPv4 address that a gateway on the way would take out. Not every Python knows the others:
+examples, what protocols are given, 6to4's gateways."""
 
 
 class AddressRefused(OSError):
@@ -56,7 +61,7 @@ class WebhookHosts:
         if parts.scheme not in PORTS or parts.username is not None or parts.password is not None or parts.fragment:
             raise _refused("must be https (or http where allowed), without user, password and fragment")
         name = f"[{host}]" if ":" in host else host
-        asked = port or PORTS[parts.scheme]
+        asked = PORTS[parts.scheme] if port is None else port
         private = self._allowed.get(f"{name}:{asked}")
         if private is None and asked == PORTS[parts.scheme]:
             private = self._allowed.get(name)
@@ -65,6 +70,8 @@ class WebhookHosts:
         if parts.scheme == "http" and not private:
             raise _refused("must be https")
         literal = _address(host)
+        if literal is None and host.replace(".", "").isdigit():  # an address to some, who would not ask for its name
+            raise _refused("names a host by a number; write the address as 192.0.2.1")
         if literal is not None and not private and not is_public(literal):
             raise _refused("names an address that is not public; webhook_hosts has to name it as private:")
         return Target(url, private)
@@ -108,9 +115,9 @@ def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)
-        if any(address in net for net in _TUNNELS):
+        if address not in _INTERNET:
             return False
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(address in net for net in _NOT_PUBLIC)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

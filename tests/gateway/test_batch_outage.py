@@ -30,6 +30,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from yarl import URL as URL_
 
 from batch_jobs.job import Job, JobOptions, State
+from gateway import uploads
 from gateway.app import build_app
 from gateway.batch.errors import BatchUnavailable
 from gateway.batch.feed import Abandoned, Feed
@@ -143,6 +144,27 @@ async def test_a_thread_that_fails_stops_who_feeds_it_and_the_other_way_round() 
         await reading
 
 
+async def test_json_that_does_not_come_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "STALL_SECONDS", 0.3)
+    sent = {"headers": {"Content-Type": "application/json"}}
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(30)
+
+    async with serving(batch=True, batch_dir=tmp_path, batch_concurrency=0, batch_uploads=1) as client:
+        assert client.app is not None
+        async with asyncio.timeout(30):
+            while client.app[SERVICE].batch.state != "ready":
+                await asyncio.sleep(0.05)
+        stalled = asyncio.create_task(client.post("/v1/batch/jobs", data=slow(), **sent))
+        while (answer := await client.post("/v1/batch/jobs", data=b"{}", **sent)).status != 429:
+            await asyncio.sleep(0.01)
+        answer = await stalled
+        assert (answer.status, (await answer.json())["error"]["code"]) == (408, "upload_stalled")
+        assert (await client.post("/v1/batch/jobs", data=b"{}", **sent)).status == 400
+
+
 @pytest.mark.parametrize(
     ("address", "public"),
     [
@@ -161,6 +183,12 @@ async def test_a_thread_that_fails_stops_who_feeds_it_and_the_other_way_round() 
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::a00:1", False),
         ("2002:a00:1::", False),
+        ("::10.0.0.1", False),
+        ("::ffff:0:10.0.0.1", False),
+        ("fec0::1", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
+        ("192.0.0.8", False),
     ],
 )
 def test_addresses_that_are_public(address: str, public: bool) -> None:
@@ -182,12 +210,17 @@ def test_addresses_that_are_public(address: str, public: bool) -> None:
         ("https://hooks.example.com@evil.com/", None),
         ("https://evil.com/#@hooks.example.com", None),
         ("https://hooks.example.com:99999/", None),
+        ("https://hooks.example.com:0/", None),
+        ("https://127.1/", None),
+        ("https://2130706433/", None),
         ("https://hooks.example.com/\r\nX: y", None),
         ("https://hooks.example.com/" + "a" * 2000, None),
     ],
 )
 def test_hosts_that_may_be_called(url: str, private: bool | None) -> None:
-    hosts = WebhookHosts(("hooks.example.com", "other.example.com:8443", "private:ci.lan", "private:[::1]:9000"))
+    hosts = WebhookHosts(
+        ("hooks.example.com", "other.example.com:8443", "private:ci.lan", "private:[::1]:9000", "127.1", "2130706433")
+    )
     if private is None:
         with pytest.raises(InputInvalid) as caught:
             hosts.check(url)
