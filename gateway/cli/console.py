@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterable
 from typing import NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What changes the terminal or the order of what is read; a line's end and a tab do not."""
+
+
+class Plain(Console):
+    """Shows what others have named (files, jobs, reasons) as text, whatever the terminal would take it for."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", part.text), part.style)
+
+
+out = Plain(highlight=False, soft_wrap=True)
+err = Plain(stderr=True, highlight=False, soft_wrap=True)
+
+
+def one_line(name: str) -> str:
+    """A name in a line of plain text that is read by its lines."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", re.sub(r"\s", " ", name))
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

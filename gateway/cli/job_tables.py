@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.console import err, out
+from gateway.cli.console import Plain, err, one_line, out
 
 if TYPE_CHECKING:
     from batch_jobs.job import Job
@@ -46,7 +45,7 @@ def show_jobs(jobs: Sequence[Job]) -> None:
                 f"{job.progress:.0%}",
                 clock_time(length) if length is not None else "?",
                 _ago(job.created),
-                job.name,
+                one_line(job.name),
             )
         )
     _table(("JOB", "STATE", "DONE", "LENGTH", "SUBMITTED", "NAME"), rows)
@@ -69,7 +68,7 @@ def show_job(job: Job, as_json: bool) -> None:
     }
     lines: list[tuple[str, str | Text]] = [
         ("job", job.id),
-        ("name", job.name),
+        ("name", one_line(job.name)),
         ("state", Text(stage(job), style=STYLES.get(job.state, ""))),
         ("progress", f"{job.progress:.0%} of {clock_time(length) if length is not None else '?'}"),
         ("asked", ", ".join(f"{name} {value}" for name, value in asked.items())),
@@ -197,7 +196,7 @@ def _if_changed(job: Job, seen: dict[str, str]) -> None:
 
 
 def _end(job: Job) -> Text:
-    return Text.assemble(f"{job.id}  {job.name}: ", (outcome(job), STYLES.get(job.state, "")))
+    return Text.assemble(f"{job.id}  {one_line(job.name)}: ", (outcome(job), STYLES.get(job.state, "")))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
@@ -208,7 +207,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
         table.add_column(head, no_wrap=not last or not out.is_terminal, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    console = out if out.is_terminal else Console(width=WIDE, highlight=False)
+    console = out if out.is_terminal else Plain(width=WIDE, highlight=False)
     console.print(table)
 
 

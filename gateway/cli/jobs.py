@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gateway.cli import job_tables as tables
 from gateway.cli import lane_options as asked
-from gateway.cli.console import err, fail
+from gateway.cli.console import err, fail, one_line
 from gateway.cli.job_access import with_jobs
 from gateway.cli.recordings import STDIN, find
 
@@ -151,7 +151,9 @@ def submit(
             refused.append((one.name, error.message))
             continue
         ids.append(job.id)
-        typer.echo(json.dumps(tables.job_row(job), ensure_ascii=False) if as_json else f"{job.id}\t{one.name}")
+        typer.echo(
+            json.dumps(tables.job_row(job), ensure_ascii=False) if as_json else f"{job.id}\t{one_line(one.name)}"
+        )
     for name, reason in refused:
         err.print(Text.assemble(("error: ", "bold red"), f"{name}: {reason}"))
     code = tables.watch(jobs, ids, False) if watching and ids else 0

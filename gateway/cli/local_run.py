@@ -24,7 +24,7 @@ from batch_jobs.job import Job, JobOptions, State
 from batch_jobs.jobs import Jobs, Worker
 from batch_jobs.settings import BatchSettings
 from gateway.cli.progress import Board, Tally
-from gateway.cli.recordings import Recording, blocks
+from gateway.cli.recordings import Recording, blocks, real
 from speech.engine import Engine, EngineSettings
 from speech.languages import check_language
 from workers.errors import ServingError
@@ -233,7 +233,7 @@ def _sha256(path: Path) -> str:
 
 def run_directory(root: Path, arguments: Sequence[str], settings: str) -> Path:
     """The directory of the run that these arguments (as paths) and settings make; short, for the socket in it."""
-    named = [argument if argument == "-" else str(Path(argument).resolve()) for argument in arguments]
+    named = [argument if argument == "-" else str(real(Path(argument))) for argument in arguments]
     digest = hashlib.sha256("\0".join([settings, *sorted(named)]).encode()).hexdigest()[:12]
     return root / "runs" / digest
 

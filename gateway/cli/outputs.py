@@ -13,7 +13,8 @@ import typer
 
 from batch_jobs.job import JobOptions
 from batch_jobs.wire import dump, load
-from gateway.cli.recordings import NOTES, Recording, places
+from gateway.cli.console import one_line
+from gateway.cli.recordings import NOTES, Recording, places, real
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +61,11 @@ class Folder:
         self._notes = _read(root / NOTES)
         self._moved = {(Path(note.source).name, note.size, note.changed): note for note in self._notes.values()}
         known = {one.path: Path(note.place) for one in recordings if one.path and (note := self._note(one.path))}
-        here = {str(one.path.resolve()) for one in recordings if one.path is not None}
+        here = {str(real(one.path)) for one in recordings if one.path is not None}
         here |= {note.source for one in recordings if one.path and (note := self._note(one.path))}
         others = [Path(note.place) for note in self._notes.values() if note.source not in here and self._stands(note)]
         self._places = places(recordings, known, others)
-        self._sources = {one.path.resolve() for one in recordings if one.path is not None}
+        self._sources = {real(one.path) for one in recordings if one.path is not None}
 
     def paths(self, recording: Recording) -> dict[str, Path]:
         """Where each format of its transcript belongs."""
@@ -84,7 +85,7 @@ class Folder:
         """Raises OutputTaken when writing would overwrite what is not a transcript of this recording."""
         note = self._note(recording.path) if recording.path is not None else None
         for kind, path in self.paths(recording).items():
-            if path.resolve() in self._sources:
+            if real(path) in self._sources:
                 raise OutputTaken(f"{path} is itself a recording to transcribe; give another --out or --format")
             if path.is_dir():
                 raise OutputTaken(f"{path} is a directory; move it or give another --out")
@@ -104,14 +105,14 @@ class Folder:
 
     def _remember(self, path: Path, whole: bool) -> None:
         try:
-            str(path.resolve()).encode()
+            str(real(path)).encode()
         except UnicodeEncodeError:  # a name that no text file can hold is not remembered
             return
         status, before = path.stat(), self._note(path)
         place = str(next(place for one, place in self._places.items() if one.path == path))
         older = before.formats if before is not None and before.place == place else ()
         note = Note(
-            source=str(path.resolve()),
+            source=str(real(path)),
             size=status.st_size,
             changed=status.st_mtime_ns,
             settings=self._settings if whole else "",
@@ -124,9 +125,12 @@ class Folder:
 
     def _note(self, path: Path) -> Note | None:
         """What is known of a recording: by its path, or, when the tree was moved, by name, size and time."""
-        if note := self._notes.get(str(path.resolve())):
+        if note := self._notes.get(str(real(path))):
             return note
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError:  # a link to nowhere, or gone meanwhile: whoever reads it says so
+            return None
         note = self._moved.get((path.name, status.st_size, status.st_mtime_ns))
         return note if note is not None and not Path(note.source).exists() else None
 
@@ -173,7 +177,7 @@ class OneFile:
 
     def check(self, recording: Recording, force: bool) -> None:
         """Raises OutputTaken when the recording would overwrite itself."""
-        if recording.path is not None and self.path.resolve() == recording.path.resolve():
+        if recording.path is not None and real(self.path) == real(recording.path):
             raise OutputTaken(f"{self.path} is the recording itself; give another --out")
 
     def paths(self, recording: Recording) -> dict[str, Path]:
@@ -205,7 +209,7 @@ class Standard:
         """Print it. Raises OSError when nobody reads any more."""
         text = render(self.kind)
         if self.several:
-            text = (b"\n" if self._begun else b"") + f"==> {recording.name} <==\n".encode() + text
+            text = (b"\n" if self._begun else b"") + f"==> {one_line(recording.name)} <==\n".encode() + text
         self._begun = True
         typer.echo(text, nl=False)
         return []

@@ -14,7 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from batch_jobs.job import Job, State
-from gateway.cli.console import err
+from gateway.cli.console import Plain, err
 
 LINE_SECONDS = 10.0
 """Between two lines where there is no terminal."""
@@ -162,7 +162,7 @@ class Bars:
                            table_column=Column(no_wrap=True))
                 for name in ("at", "speed", "left")
             ),
-            console=console or Console(stderr=True, highlight=False),
+            console=console or Plain(stderr=True, highlight=False),
             transient=True,
             refresh_per_second=8,
             expand=True,

@@ -79,7 +79,7 @@ def find(arguments: Sequence[str], *, leave_out: Path | None = None) -> Found:
             inside, others = _walk(path, leave_out, closed)
             skipped += others
             # Several folders keep their own names apart below the output directory.
-            top = Path(path.resolve().name) if len(arguments) > 1 else Path()
+            top = Path(real(path).name) if len(arguments) > 1 else Path()
             for file in inside:
                 if _new(file, seen):
                     recordings.append(Recording(file, readable(str(file)), top / file.relative_to(path)))
@@ -93,8 +93,14 @@ def find(arguments: Sequence[str], *, leave_out: Path | None = None) -> Found:
 
 def _new(path: Path, seen: set[Path]) -> bool:
     known = len(seen)
-    seen.add(path.resolve())
+    seen.add(real(path))
     return len(seen) > known
+
+
+def real(path: Path) -> Path:
+    """Absolute and without links; of a link to nowhere or to itself as far as it goes, where `Path.resolve` may raise:
+    one bad file must not stop the others."""
+    return Path(os.path.realpath(path))
 
 
 def readable(name: str) -> str:
@@ -105,12 +111,12 @@ def readable(name: str) -> str:
 def _walk(folder: Path, leave_out: Path | None, closed: list[tuple[str, str]]) -> tuple[list[Path], int]:
     """Media files below `folder`, sorted, and how many other files there are; adds what is `closed` to it."""
     found, others = [], 0
-    out = leave_out.resolve() if leave_out is not None else None
+    out = real(leave_out) if leave_out is not None else None
     refused: list[OSError] = []
     for directory, folders, files in os.walk(folder, onerror=refused.append):
         here = Path(directory)
         folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and (out is None or (here / name).resolve() != out)
+            name for name in folders if not name.startswith(".") and (out is None or real(here / name) != out)
         )
         for name in sorted(files):
             if name.startswith("."):

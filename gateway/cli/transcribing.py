@@ -19,7 +19,7 @@ from batch_jobs.job import JobOptions, State
 from batch_jobs.jobs import Jobs
 from batch_jobs.settings import BatchSettings
 from batch_jobs.transcript import Transcript
-from gateway.cli.console import err
+from gateway.cli.console import err, one_line
 from gateway.cli.local_run import LocalRun, Outcome, RunTaken, Stopped
 from gateway.cli.outputs import Folder, OneFile, OutputTaken, Target
 from gateway.cli.progress import Tally, board, clock_time
@@ -150,14 +150,14 @@ class Transcribing:
         if not whole:
             self._warn(recording.name, f"it has holes: {_holes(transcript)}")
         if isinstance(self._target, OneFile | Folder) and not self._quiet:
-            self._board.say(Text(f"Wrote {', '.join(outputs)}.", style="dim"))
+            self._board.say(Text(f"Wrote {', '.join(map(one_line, outputs))}.", style="dim"))
         self._row(
             {"file": recording.name, "state": job.state.value, "outputs": outputs} | row_of(transcript, not outputs)
         )
 
     def _failed(self, name: str, reason: str) -> None:
         self._fates["failed"] += 1
-        self._error(f"{name}: {reason}")
+        self._error(f"{one_line(name)}: {reason}")
         self._row({"file": name, "state": "failed", "error": reason})
 
     def _row(self, fields: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Transcribing:
         self._board.say(Text.assemble(("error: ", "bold red"), message))
 
     def _warn(self, name: str, message: str) -> None:
-        self._board.say(Text.assemble(("warning: ", "yellow"), f"{name}: {message}"))
+        self._board.say(Text.assemble(("warning: ", "yellow"), f"{one_line(name)}: {message}"))
 
     def _sum_up(self, tried: int) -> None:
         if self._quiet or not self._found.several:

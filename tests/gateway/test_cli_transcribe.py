@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -19,11 +20,15 @@ import jiwer
 import numpy as np
 import pytest
 import soundfile
+from rich.table import Table
+from rich.text import Text
 from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from batch_jobs.job import Job, JobOptions, State
 from gateway.cli import app
+from gateway.cli.console import Plain, one_line
+from gateway.cli.job_tables import _end, show_jobs
 from gateway.cli.outputs import Folder, OutputTaken
 from gateway.cli.progress import Tally, clock_time, figures_of
 from gateway.cli.recordings import find, places
@@ -95,6 +100,39 @@ def test_a_folder_stands_for_its_recordings_and_nothing_else(tmp_path: Path) -> 
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.wav")
     Path(odd).touch()
     assert find([odd]).recordings[0].name.endswith("/\N{REPLACEMENT CHARACTER}.wav")
+
+
+def test_links_to_nowhere_and_to_themselves_stop_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    (folder / "a.wav").write_bytes(b"sound")
+    (folder / "gone.wav").symlink_to("nowhere.wav")
+    (folder / "loop.wav").symlink_to("loop.wav")
+    (folder / "ring").symlink_to(".")
+    found = find([str(folder)], leave_out=folder / "loop.wav")
+    assert [one.place.name for one in found.recordings] == ["a.wav", "gone.wav", "loop.wav"]
+    out = Folder(tmp_path / "out", found.recordings, ("txt",), JobOptions())
+    assert not any(out.done(one) for one in found.recordings)
+    out.check(found.recordings[0], force=False)
+    out.write(found.recordings[0], lambda kind: b"words\n", whole=True)
+    assert Folder(tmp_path / "out", found.recordings, ("txt",), JobOptions()).done(found.recordings[0])
+
+
+def test_names_cannot_speak_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a\nb\x1b[2J\x9b\u202egnp.\rwav"
+    job = Job("0", name, JobOptions(), State.FAILED, "", error=f"cannot read {name}")
+    for terminal in (False, True):
+        console = Plain(file=io.StringIO(), force_terminal=terminal, color_system=None, width=1000)
+        table = Table("NAME")
+        table.add_row(Text(job.name))
+        for thing in (table, job.error or "", Text(job.name), _end(job)):
+            console.print(thing)
+        shown = console.file.getvalue()  # type: ignore[attr-defined]
+        assert not set(shown) & set("\x1b\x9b\r\u202e"), shown
+        assert "[2J" in shown
+    assert one_line(name).splitlines() == [one_line(name)]
+    show_jobs([job])
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_no_two_recordings_get_one_name(tmp_path: Path) -> None:
