@@ -80,6 +80,7 @@ NUMBERED = {
     "approx": "approximately",
     "tel": "telephone",
     "ed": "edition",
+    "est": "established",
     "ex": "example",
 }
 """Before a number only; anywhere else they are words ("The answer is no.")."""

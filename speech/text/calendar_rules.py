@@ -27,10 +27,16 @@ _ISO = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d|[-/.]\d)")
 _ISO_TIME = re.compile(r"[T ](?=\d{2}:\d{2})")
 _SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?!\w|[/.-]\d)")
 _TIME = re.compile(
-    rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})(?:\.\d{{1,9}})?)?(?:(?P<half>{_SP}?([ap])\.?{_SP}?m(?:\.|(?!\w)))|(?![\d:]|\.\d))",
+    rf"(\d{{1,2}})(?::|\.(?=\d\d{_SP}?[ap]\.?m))(\d{{2}})(?::(\d{{2}})(?:\.\d{{1,9}})?)?(?:(?P<half>{_SP}?([ap])\.?{_SP}?m(?:\.|(?!\w)))|(?![\d:]|\.\d))",
     re.IGNORECASE,
 )
 _HOUR = re.compile(rf"(\d{{1,2}})(?P<half>{_SP}?([ap])(?:\.{_SP}?m\.|m\.?)(?!\w))", re.IGNORECASE)
+_GOES_ON = re.compile(
+    rf"[ \u00a0]\(?(?:(?:{_NAME})(?!\w)|(?:Mon|Tues?|Wednes|Thurs?|Fri|Satur|Sun)(?:day)?s?(?!\w)"
+    r"|(?:UTC|GMT|CES?T|BST|[ECMP][SD]?T)(?!\w)"
+    r"|Eastern|Central|Mountain|Pacific)"
+)
+_DURATION = re.compile(r"(?:(\d{1,3})h ?(?=\d)(?:(\d{1,2})m(?!\w))?|(\d{1,3})m ?(?=\d{1,2}s))(?: ?(\d{1,2})s)?(?!\w)")
 _ZONE = re.compile(r"Z(?!\w)|(?P<offset>[+-]\d{2}:?\d{2})(?!\w)")
 _QUARTER = re.compile(r"'(\d{2})(s?)(?![\w'])")
 
@@ -152,9 +158,27 @@ def _half(reader: Reader, found: re.Match[str]) -> int:
     start, end = found.span("half")
     while reader.text[start].isspace():
         start += 1
-    closing = reader.text[end - 1] == "." and reader.ends_sentence(end, sure=True)
+    closing = reader.text[end - 1] == "." and half_ends(reader, end)
     reader.say(f"{reader.text[start].upper()} M", start, end - closing, "letters")
     return end - closing
+
+
+def half_ends(reader: Reader, end: int) -> bool:
+    """Whether the point of "p.m." ends the sentence as well; "5 p.m. Tuesday" and "9 a.m. EST" go on."""
+    return reader.ends_sentence(end, sure=True) and not _GOES_ON.match(reader.text, end)
+
+
+def duration(reader: Reader, at: int) -> int:
+    """ "2h30m", "1m 30s", "1h 5m 10s"."""
+    found = _DURATION.match(reader.text, at)
+    if found is None or reader.char(at - 1).isalnum():
+        return 0
+    for number, name in ((1, "hour"), (2, "minute"), (3, "minute"), (4, "second")):
+        if found[number]:
+            start, end = found.span(number)
+            count = int(found[number])
+            reader.say(f"{numbers.cardinal(count)} {name}{'' if count == 1 else 's'}", start, end + 1, "unit")
+    return found.end()
 
 
 def short_year(reader: Reader, at: int) -> int:

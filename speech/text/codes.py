@@ -56,7 +56,7 @@ _PHONES = re.compile(
     r"|\d{3}-\d{4}(?![\w]|-\d)"
     r"|0\d{2,4} \d{3,4} \d{3,4}(?!\w)"
 )
-_GROUPED = re.compile(r"\d{4}(?:[ -]\d{4}){2,4}(?![\w-])|\d{1,7}(?:-\d{1,7}){2,6}(?![\w-])")
+_GROUPED = re.compile(r"\d{4}(?:[ -]\d{4}){2,4}(?![\w-])|\d{1,7}(?:-\d{1,7}){2,6}(?![\w-])|\d{5}-\d{4}(?![\w-]|[.,]\d)")
 _VANITY = re.compile(r"(?:1-)?8\d\d-(?=[A-Z]{3,7}(?![\w-]))")
 _CALLED = re.compile(r"\d{3}(?!\w|[.,]\d|-\d)")
 _DIGITS = re.compile(r"\d{1,12}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from speech.text import numbers
+from speech.text.quantity_words import UNITS
 from speech.text.reader import Reader
 
 _FRACTION = re.compile(r"(?:(\d{1,4})[ -])?(\d{1,4})/(\d{1,4})(?![\w/]|\.\d)")
 _SCIENTIFIC = re.compile(r"(\d{1,12})(?:\.(\d{1,12}))?[eE]([+-]?)(\d{1,3})(?!\w)")
+_MEASURED = re.compile(r"[ \u00a0]?(fl oz|oz|lbs?|tsp|tbsp|mi|gal|hrs?)(?![\w'])(\.?)")
 _FEET = re.compile(r"(\d{1,2})['′][ \u00a0]?(?:(\d{1,2})(?:\"|″|''))?")
 _WELL_KNOWN = {"24/7": "twenty four seven", "9/11": "nine eleven", "50/50": "fifty fifty", "7/11": "seven eleven"}
 
@@ -24,6 +26,9 @@ def fraction(reader: Reader, at: int) -> int:
         return found.end()
     if whole and not 0 < above < below:
         return 0
+    if len(found[2]) == 4 and 1900 <= above <= 2098 and len(found[3]) == 2 and (above + 1) % 100 == below:
+        reader.say(f"{numbers.year(above)} {numbers.pairs(found[3])}", at, found.end(), "year")
+        return found.end()
     if 0 < above < below and ((below <= 20 and below != 10) or whole):
         part = numbers.fraction(above, below)
         words = f"{numbers.whole(whole)} and {'a half' if part == 'one half' else part}" if whole else part
@@ -31,8 +36,13 @@ def fraction(reader: Reader, at: int) -> int:
         words = f"{numbers.cardinal(above)} out of {numbers.cardinal(below)}"
     else:
         words = f"{numbers.whole(found[2])} over {numbers.whole(found[3])}"
-    reader.say(words, at, found.end(), "fraction")
-    return found.end()
+    end = found.end()
+    if unit := _MEASURED.match(reader.text, end):
+        words, end = f"{words} {UNITS[unit[1]][bool(whole)]}", unit.end()
+        if unit[2] and reader.ends_sentence(end, sure=True):
+            end -= 1
+    reader.say(words, at, end, "fraction")
+    return end
 
 
 def scientific(reader: Reader, at: int) -> int:

@@ -33,6 +33,10 @@ _SHOUTED = listed(
 """Everyday words, for text that shouts."""
 _SOUNDS = re.compile(r"[^AEIOUY]{0,2}[AEIOUY]{1,2}[^AEIOUY]{0,2}(?:E|Y|[AEIOU][^AEIOUY]{1,2})?$")
 _CLASH = re.compile(r"[^AEIOUY]{4}|^[^AEIOUY]{3}(?<!STR)(?<!SCR)(?<!SPR)(?<!THR)(?<!SHR)(?<!SCH)")
+_ELEMENT = "(?:Na|Cl|Ca|Fe|Mg|Al|Si|Cu|Zn|Ag|Br|Li|Ti|Mn|Pb|Ba|[HCNOSPFIK])"
+_FORMULA = re.compile(
+    rf"(?!NaN)(?=[A-Za-z0-9]{{0,40}}(?:[A-Z][a-z]|\d[A-Z][A-Za-z]{{0,3}}\d))(?:{_ELEMENT}\d{{0,3}}){{2,12}}"
+)
 SPECIAL = {
     "IEEE": "I triple E",
     "AAA": "triple A",
@@ -67,6 +71,18 @@ def spelled(word: str, *, shouting: bool = False) -> bool:
     if len(word) == 4:
         return not _SOUNDS.match(word)
     return bool(_CLASH.search(word))
+
+
+def is_formula(word: str) -> bool:
+    """Whether it is a formula of chemistry that is not all capitals, or has several numbers: "NaCl", "C6H12O6"."""
+    return _FORMULA.fullmatch(word) is not None
+
+
+def said_as_word(word: str) -> str:
+    """A word of capitals as it is written for a voice, which would spell what it does not know in capitals."""
+    if word in _WORDS:
+        return word
+    return word.lower() if word in _SHOUTED else word.capitalize()
 
 
 def letters(word: str) -> str:

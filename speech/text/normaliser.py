@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from speech.text import codes, markup
-from speech.text.calendar_rules import date, short_year, time
+from speech.text.calendar_rules import date, duration, short_year, time
 from speech.text.foreign import named
 from speech.text.fractions import feet_and_inches, fraction, scientific
 from speech.text.lexicon import Lexicon
@@ -108,6 +108,7 @@ _DIGITS: tuple[Rule, ...] = (
     date,
     codes.phone,
     codes.version,
+    duration,
     time,
     feet_and_inches,
     fraction,

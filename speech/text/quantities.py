@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from speech.text import numbers
+from speech.text.calendar_rules import half_ends
 from speech.text.quantity_words import (
     CODES,
     COUNTED,
@@ -32,6 +33,7 @@ _SIMPLE = re.compile(r"\d{1,80}(?:\.\d{1,80}(?!\.?\d))?")
 _BEFORE = re.compile(rf"({_any(CURRENCIES)}|(?:{_any(CODES)}){_SP}?){_SP}?(?=[\d.])")
 _AFTER = re.compile(rf"{_SP}?({_any(CURRENCIES)})(?![\d\w.]\d)|{_SP}?({_any(CODES)})(?!\w)")
 _MAGNITUDE = re.compile(rf"{_SP}?({_any(MAGNITUDES)})(?!\w)|([kKmMbBtT])(?!\w)")
+_MAGNITUDE_JOINED = re.compile(rf"-({_any(MAGNITUDES)})(?!\w)")
 _PERCENT = re.compile(rf"{_SP}?([%‰])")
 _DEGREES = re.compile(rf"{_SP}?°(?:{_SP}?([CFKNSEW])(?!\w))?")
 _UNIT = re.compile(rf"({_SP}?)({_any(UNITS)})(?![\w²³^'])")
@@ -39,7 +41,12 @@ _PER = re.compile(rf"{_SP}?/{_SP}?([^\W\d_]{{1,12}}[²³]?)(?!\w)")
 _RANGE = re.compile(rf"(?:-|{_SP}?[–—]{_SP}?)(?=[$€£¥₹]?\d)")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|ST|ND|RD|TH)(?!\w)|[ºª](?!\w)")
 _DECADE = re.compile(r"'?s(?!\w)")
-_TIMES = re.compile(r"[xX×](?!\w)")
+_TIMES = re.compile(r"[xX×](?!\w| ?[-+=*/^²³])")
+_INCHES = re.compile(
+    r'"(?: ?(?=[x×] ?\d)|(?= (?:wide|tall|long|deep|thick|high)\b)'
+    r"|(?P<one>(?=-| (?:screens?|displays?|monitors?|tvs?|pipes?|wheels?|tires?)\b)))",
+    re.IGNORECASE,
+)
 _LINES = re.compile(r"([pi])(?!\w)")
 _CLOCK = re.compile(rf"{_SP}?([ap])\.?m(?:\.|(?!\w))", re.IGNORECASE)
 _NEXT = re.compile(rf"{_SP}([a-z]{{2,30}})")
@@ -59,7 +66,8 @@ def quantity(reader: Reader, at: int) -> int:
     integer, fraction, end = amount
     magnitude, end = _magnitude(text, end, money=currency is not None)
     second, second_magnitude = None, ""
-    if (link := _RANGE.match(text, end)) and (magnitude or not text[end - 1].isalpha()):
+    code = reader.char(at - 1) == "-" and reader.char(at - 2).isalpha()
+    if not code and (link := _RANGE.match(text, end)) and (magnitude or not text[end - 1].isalpha()):
         behind = _BEFORE.match(text, link.end())
         second = _read(text, behind.end() if behind else link.end(), money=currency is not None)
         if second and (second[2] >= len(text) or not _more_dashes(text, second[2])):
@@ -102,7 +110,7 @@ def _counted(
     elif (found := _CLOCK.match(text, end)) and (amount is None or not fraction):
         reader.say(words, start, end, "time")
         stop = found.end()
-        closing = text[stop - 1] == "." and reader.ends_sentence(stop, sure=True)
+        closing = text[stop - 1] == "." and half_ends(reader, stop)
         reader.say(f"{found[1].upper()} M", end, stop - closing, "letters")
         return stop - closing
     elif amount and not fraction and (found := _ORDINAL.match(text, end)):
@@ -118,18 +126,37 @@ def _counted(
     elif amount and (found := _TIMES.match(text, end)) and not reader.char(found.end()).isdecimal():
         words, end, rule = f"{words} times", found.end(), "multiple"
     elif (found := _UNIT.match(text, end)) and (not found[1] or found[2] in SPACED or len(found[2]) > 1):
-        if found[2] == "in" if found[1] else found[2] in ("K", "B"):
+        point = text.startswith(".", found.end()) and not text.startswith("..", found.end())
+        if found[2] == "in" and point and not reader.ends_sentence(found.end() + 1, sure=True):
+            pass
+        elif found[2] == "in" if found[1] else found[2] in ("K", "B"):
             return _bare(reader, start, end, words, amount)
         minutes = found[2] == "m" and reader.last.endswith(("h", "hr", "hrs"))
         one, many = UNITS["min" if minutes else found[2]]
         words, end = _per(text, f"{words} {one if single else many}", found.end())
         rule = "unit"
+        if point and end == found.end() and _only_shortens(reader, found[2], end + 1):
+            end += 1
+    elif amount and text.startswith('"', end) and reader.last in ("x", "×"):
+        words, end, rule = f"{words} inch{'' if single else 'es'}", end + 1, "unit"
+    elif amount and (found := _INCHES.match(text, end)):
+        single = single or found["one"] is not None
+        words, end, rule = f"{words} inch{'' if single else 'es'}", end + 1, "unit"
     else:
         return _bare(reader, start, end, words, amount)
     reader.say(words, start, end, rule)
     return end
 
 
+def _only_shortens(reader: Reader, unit: str, end: int) -> bool:
+    """Whether the point before `end` belongs to the unit alone: "2 tsp. salt", "5 ft. 3 in. tall"."""
+    if reader.ends_sentence(end, sure=True):
+        return False
+    return unit in _POINTED or not _NUMBER_NEXT.match(reader.text, end)
+
+
+_POINTED = listed("ft in yd yds mi lb lbs oz gal pt pts tsp tbsp hr hrs min mins sec secs")
+_NUMBER_NEXT = re.compile(rf"{_SP}?[$€£¥₹]?\d")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin"}
 _SCALES |= {"N": " north", "S": " south", "E": " east", "W": " west"}
 _SCREENS = ("240", "360", "480", "720", "1080", "1440", "2160")
@@ -158,14 +185,14 @@ def _bare(reader: Reader, start: int, end: int, words: str, amount: tuple[str, s
     return end
 
 
-_STATE = re.compile(r"\b[A-Z]{2} $")
+_STATE = re.compile(r"(?:\b[A-Z]{2}|\b(?!U\.)[A-Z]\.[A-Z]\.) $")
 
 
 def _is_code(reader: Reader, integer: str, start: int) -> bool:
     """Whether a number is said digit by digit: with leading zeros, too long, or a PIN, a zip code and the like."""
     if len(integer) > 12 or (len(integer) > 1 and integer[0] == "0"):
         return True
-    state = len(integer) == 5 and _STATE.search(reader.text[max(0, start - 5) : start])
+    state = len(integer) == 5 and _STATE.search(reader.text[max(0, start - 6) : start])
     return bool(state) or (len(integer) > 2 and reader.last in SPOKEN_DIGITS)
 
 
@@ -204,10 +231,10 @@ def _more_dashes(text: str, at: int) -> bool:
 
 def _magnitude(text: str, at: int, *, money: bool) -> tuple[str, int]:
     """ "million" for " million", "M" and "mn"."""
-    found = _MAGNITUDE.match(text, at)
+    found = _MAGNITUDE.match(text, at) or (_MAGNITUDE_JOINED.match(text, at) if money else None)
     if found is None:
         return "", at
-    if found[1]:
+    if found.group()[0] == "-" or found[1]:
         return MAGNITUDES[found[1]], found.end()
     if found[2] == "B" and not money and not _NEXT.match(text, found.end()):
         return "", at

@@ -51,6 +51,8 @@ def reading(numeral: str, before: str, *, capital: bool) -> str:
         return "cardinal"
     if len(numeral) == 1 and numeral not in "VX":
         return ""
+    if (before, numeral) == ("malcolm", "X"):
+        return ""
     if before in _RULERS and capital:
         return "ordinal"
     likely = len(numeral) > 1 and set(numeral) <= set("IVX") and number < 40

@@ -90,9 +90,11 @@ _POWER = re.compile(r"\^(?:\{?(-?)(\d{1,6})\}?|([A-Za-z])(?!\w))")
 _SUPER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _BLANK = re.compile(r"_{1,64}")
 _BARS = re.compile(r"[\u2500-\u259f\u25a0-\u25ff\u2022\u2023\u2043\u00b7\u2027\u00a6]{1,64}")
-_NUMERIC = listed("time date year cardinal decimal money percent unit letters ordinal range digits multiple")
-_SUMMED = _NUMERIC - {"date", "time", "year", "letters"}
-_CODE_BEFORE = re.compile(r"[^\W\d_]\d{1,12}$")
+_NUMERIC = listed(
+    "time date year cardinal decimal money percent unit letters ordinal range digits multiple decade plural"
+)
+_SUMMED = _NUMERIC - {"date", "time", "year", "letters", "decade", "plural"}
+_CODE_BEFORE = re.compile(r"[^\W\d_]-?\d{1,12}$")
 _PER = re.compile(r"/[ \u00a0]?(?=[A-Za-z])")
 
 
@@ -113,13 +115,13 @@ def sign(reader: Reader, at: int) -> int:
         reader.say("code block", at, at + 1, "code")
         reader.mark(".", at, at + 1)
         return at + 1
-    if found := _RUN.match(text, at):
-        return _ending(reader, at, found)
     if found := emojis.EMOTICON.match(text, at):
         return _emoticon(reader, at, found.end())
     if found := _PAIRS.match(text, at):
         reader.say(_COMPARED.get(found.group()) or _ARROWS[found.group()], at, found.end(), "symbol")
         return found.end()
+    if found := _RUN.match(text, at):
+        return _ending(reader, at, found)
     if mark := _MARKS.get(one) or _QUOTES.get(one):
         return _mark(reader, at, mark)
     if one in "-–":
@@ -155,7 +157,8 @@ def _ending(reader: Reader, at: int, found: re.Match[str]) -> int:
 
 def _mark(reader: Reader, at: int, mark: str) -> int:
     text = reader.text
-    if mark == ":" and reader.char(at - 1).isdecimal() and reader.char(at + 1).isdecimal():
+    ratio = mark == ":" and reader.char(at - 1).isdecimal() and reader.char(at + 1).isdecimal()
+    if ratio and not _CODE_BEFORE.search(text[max(0, at - 16) : at]):
         reader.say("to", at, at + 1, "ratio")
     elif mark == "," and text[at] == "|":
         if not _ROW_END.match(text, at):
@@ -189,7 +192,7 @@ def _dash(reader: Reader, at: int) -> int:
             reader.say("minus", at, end, "math")
         elif _CODE_BEFORE.search(text[max(0, at - 16) : at]):
             return end
-        elif reader.last_rule in _NUMERIC and (not before.isalpha() or before in "mM"):
+        elif reader.last_rule in _NUMERIC and (not before.isalpha() or before in "mM" or reader.last_rule == "decade"):
             reader.say("to", at, end, "range")
     elif behind == "∞" or (behind.isalpha() and len(reader.next_word(end)) == 1 and before in "(=,"):
         reader.say("minus", at, end, "math")

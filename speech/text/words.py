@@ -8,7 +8,7 @@ from speech.text import abbreviations as known
 from speech.text import numbers, roman
 from speech.text.calendar_rules import named_date
 from speech.text.foreign import FOREIGN, transliterated
-from speech.text.letters import SPECIAL, letters, spelled
+from speech.text.letters import SPECIAL, is_formula, letters, said_as_word, spelled
 from speech.text.quantity_words import UNITS
 from speech.text.reader import Reader
 from speech.text.source import BREAK
@@ -29,8 +29,8 @@ _TAIL = re.compile(r"'?s(?!\w)")
 _VERSUS = re.compile(r"v\.(?= [A-Z])")
 _SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
 _AMPERSAND = re.compile(r"([A-Z]{1,3})&([A-Z]{1,3})(?!\w)")
-_CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24})[^\w.!?]{1,3}$")
-_CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,24}|[AI])(?!\w)")
+_CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24}(?:'[A-Z]{1,2})?)[^\w.!?]{1,3}$")
+_CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,24}(?:'[A-Z]{1,2})?|[AI])(?!\w)")
 _POLITE = ("Mr", "Mrs", "Ms", "Messrs")
 _LISTED = listed("plan vitamin grade type class group section option hepatitis exhibit letter level team unit")
 
@@ -131,9 +131,14 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
             return stem, "word"
         return stem.upper(), "letters"
     if stem.isupper() and len(stem) > 1:
-        if spelled(stem, shouting=_shouting(text, at, end)):
+        shouting = _shouting(text, at, end)
+        named = stem == "WHO" and reader.last == "the" and not shouting
+        if named or (spelled(stem, shouting=shouting) and not (tail == "T" and stem[-1] == "N")):
             return letters(stem) + mark + tail.lower(), "letters"
-        return written, "acronym" if len(stem) < 8 else "word"
+        said = said_as_word(stem)
+        return said + mark + tail.lower(), "acronym" if said == stem else "word"
+    if stem == "I" and tail.isupper():
+        return f"I'{tail.lower()}", "word"
     return written, "word"
 
 
@@ -180,12 +185,17 @@ def _abbreviation(reader: Reader, at: int) -> int:
     if numbered and re.match(r"[ \u00a0]?[#]?\d", text[end : end + 3]):
         reader.say(numbered, at, end, "abbreviation")
         return end
-    if name in known.ROADS and reader.tokens and reader.tokens[-1].text[:1].isupper() and reader.last:
+    if name in known.ROADS and reader.tokens and reader.tokens[-1].text[:1].isupper() and reader.last not in _OWNERS:
         after = reader.next_word(end)
         if name not in known.TITLES or not (after[:1].isupper() and after.lower() not in _STARTERS):
             return _pointed(reader, at, end, known.ROADS[name], "abbreviation")
     last = name not in known.ROADS and not text[end : end + 64].strip()
-    if name in known.TITLES and (name in _POLITE or _before_name(reader, end) or last):
+    if name in known.TITLES and (
+        name in _POLITE
+        or _before_name(reader, end)
+        or last
+        or (reader.last in _OWNERS and name not in known.ROADS.keys() - {"Dr"})
+    ):
         reader.say(known.TITLES[name], at, end, "abbreviation")
         return end
     words = known.GENERAL.get(key, "")
@@ -196,6 +206,7 @@ def _abbreviation(reader: Reader, at: int) -> int:
     return _pointed(reader, at, end, words, "abbreviation")
 
 
+_OWNERS = listed("the a an my his her your our their this that") | {""}
 _STARTERS = listed("the it he she they we this that then there but and in on at")
 
 
@@ -240,7 +251,7 @@ def _code(reader: Reader, at: int) -> int:
         reader.say(letters(found[2]), found.start(2), found.end(2), "letters")
         return found.end()
     found = _CODE.match(text, at)
-    if found is None or found.group().isalpha() or found.group().isdecimal():
+    if found is None or found.group().isdecimal() or (found.group().isalpha() and not is_formula(found.group())):
         return 0
     return mixed(reader, at, found.end())
 
@@ -248,13 +259,14 @@ def _code(reader: Reader, at: int) -> int:
 def mixed(reader: Reader, at: int, end: int) -> int:
     """Letters and digits together: numbers in words, letters one by one; everything one by one in a long jumble."""
     parts = list(_PARTS.finditer(reader.text, at, end))
-    jumble = len(parts) > 4
+    formula = is_formula(reader.text[at:end])
+    jumble = len(parts) > 4 and not formula
     for part in parts:
         start, stop, written = part.start(), part.end(), part.group()
         if written.isdecimal():
             words = numbers.digits(written) if jumble or len(written) > 4 else numbers.pairs(written)
             reader.say(words, start, stop, "cardinal")
-        elif jumble or len(written) <= (3 if written.islower() else 2) or spelled(written):
+        elif jumble or formula or len(written) <= (3 if written.islower() else 2) or spelled(written):
             reader.say(letters(written.upper()), start, stop, "letters")
         else:
             reader.say(SPECIAL.get(written, written), start, stop, "word")

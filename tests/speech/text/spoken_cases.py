@@ -99,6 +99,7 @@ ORDINALS_AND_YEARS: Cases = [
 ]
 
 MONEY: Cases = [
+    ("a $100-million plan", "a one hundred million dollar plan"),
     ("$5", "five dollars"),
     ("$1", "one dollar"),
     ("$1.00", "one dollar"),
@@ -137,6 +138,23 @@ MONEY: Cases = [
 ]
 
 MEASURES: Cases = [
+    ("2 tsp. salt and 2 lbs. of it", "two teaspoons salt and two pounds of it"),
+    (
+        "He is 5 ft. 3 in. tall. I need 3 lbs. Bob eats.",
+        "He is five feet three inches tall. I need three pounds. Bob eats.",
+    ),
+    ("He ran 5 km. 3 people saw it.", "He ran five kilometers. three people saw it."),
+    ("I came 3 in. Then we left.", "I came three in. Then we left."),
+    (
+        "¾ oz yeast, 8 fl oz, 1 1/2 lbs. of beef",
+        "three quarters ounce yeast, eight fluid ounces, one and a half pounds of beef",
+    ),
+    (
+        '1" x 2" wood, 55" wide, a 15" screen',
+        "one inch by two inches wood, fifty five inches wide, a fifteen inch screen",
+    ),
+    ('"I am 55" and left', '"I am fifty five" and left'),
+    ("9.8 m/s²", "nine point eight meters per second squared"),
     ("5%", "five percent"),
     ("12.5 %", "twelve point five percent"),
     ("5-10%", "five to ten percent"),
@@ -180,6 +198,9 @@ MEASURES: Cases = [
 ]
 
 DATES: Cases = [
+    ("the 2019/20 season", "the twenty nineteen twenty season"),
+    ("the 1950s-1960s", "the nineteen fifties to nineteen sixties"),
+    ("est. 1999", "established nineteen ninety nine"),
     ("2024-03-05", "March fifth twenty twenty four"),
     ("10/12/2019", "October twelfth, twenty nineteen"),
     ("25/12/2019", "December twenty fifth, twenty nineteen"),
@@ -202,6 +223,10 @@ DATES: Cases = [
 ]
 
 TIMES: Cases = [
+    ("at 5 p.m. Tuesday, 9 a.m. EST. Bob", "at five P M Tuesday, nine A M E S T. Bob"),
+    ("at 5 p.m. Bob left", "at five P M. Bob left"),
+    ("2h30m, 1m 30s, 5m", "two hours thirty minutes, one minute thirty seconds, five meters"),
+    ("12.30pm and 7.45 a.m.", "twelve thirty P M and seven forty five A M."),
     ("9:30am", "nine thirty A M"),
     ("9:30 a.m.", "nine thirty A M."),
     ("at 9:05", "at nine oh five"),
@@ -236,12 +261,14 @@ PHONES: Cases = [
     ("PIN 1234", "PIN one two three four"),
     ("4111 1111 1111 1111", "four one one one, one one one one, one one one one, one one one one"),
     ("Beverly Hills, CA 90210", "Beverly Hills, C A nine zero two one zero"),
-    ("1-800-FLOWERS", "one, eight zero zero, FLOWERS"),
+    ("1-800-FLOWERS", "one, eight zero zero, Flowers"),
     ("PIN: 1234", "PIN: one two three four"),
     ("ISBN 978-3-16-148410-0", "I S B N nine seven eight, three, one six, one four eight four one zero, zero"),
 ]
 
 CODES: Cases = [
+    ("MO 63101-1234 and N.Y. 12201", "M O six three one zero one, one two three four and N Y one two two zero one"),
+    ("ISO-8859-1", "I S O eight thousand eight hundred fifty nine one"),
     ("v2.0", "version two point zero"),
     ("version 10.15.7", "version ten point fifteen point seven"),
     ("Python 3.11", "Python three point eleven"),
@@ -264,10 +291,11 @@ CODES: Cases = [
     ("@openai", "at openai"),
     ("C++ and C#", "C plus plus and C sharp"),
     ("snake_case", "snake underscore case"),
-    (".NET", "dot NET"),
+    (".NET", "dot net"),
 ]
 
 NAMES: Cases = [
+    ("The Dr. said so on Elm Dr. today", "The Doctor said so on Elm Drive today"),
     ("Mr. and Mrs. Jones", "Mister and Missus Jones"),
     ("Mr Jones", "Mister Jones"),
     ("Prof. Lee", "Professor Lee"),
@@ -305,6 +333,10 @@ NAMES: Cases = [
 ]
 
 CAPITALS: Cases = [
+    ("PRESIDENT SIGNS BILL", "President Signs Bill"),
+    ("YES IT IS.", "yes it is."),
+    ("I'LL GO. DON'T! ISN'T IT?", "I'll go. Don't! Isn't it?"),
+    ("The WHO said so. US TROOPS", "The W H O said so. us Troops"),
     ("NASA", "NASA"),
     ("IBM", "I B M"),
     ("IBM's plan", "I B M's plan"),
@@ -315,7 +347,7 @@ CAPITALS: Cases = [
     ("UNESCO and NATO", "UNESCO and NATO"),
     ("U.S.A.", "U S A."),
     ("U.K. law", "U K law"),
-    ("STOP IT NOW", "STOP IT NOW"),
+    ("STOP IT NOW", "stop it now"),
     ("IT support", "I T support"),
     ("give US aid", "give U S aid"),
     ("COVID-19", "COVID nineteen"),
@@ -330,17 +362,20 @@ CAPITALS: Cases = [
     ("vitamin A", "vitamin A"),
     ("A cat", "A cat"),
     ("IEEE", "I triple E"),
+    ("C6H12O6, NaCl and CaCO3", "C six H twelve O six, N A C L and C A C O three"),
+    ("NaN and OpenAI", "NaN and OpenAI"),
     ("OK", "okay"),
     ("well-known", "well-known"),
     ("US-based", "U S based"),
     ("x-ray", "X ray"),
-    ("HELLO WORLD", "HELLO WORLD"),
+    ("HELLO WORLD", "Hello World"),
     ("H2SO4", "H two S O four"),
     ("V8 engine", "V eight engine"),
     ("x86-64", "X eighty six sixty four"),
 ]
 
 ROMAN: Cases = [
+    ("Malcolm X", "Malcolm X"),
     ("Chapter IV", "Chapter four"),
     ("Louis XIV", "Louis the fourteenth"),
     ("Henry VIII's wives", "Henry the eighth's wives"),
@@ -350,7 +385,7 @@ ROMAN: Cases = [
     ("Rocky II", "Rocky two"),
     ("Super Bowl XLII", "Super Bowl forty two"),
     ("The IV drip", "The I V drip"),
-    ("a MIX of CDs", "a MIX of C D's"),
+    ("a MIX of CDs", "a mix of C D's"),
     ("Pope John Paul II", "Pope John Paul the second"),
     ("Ⅷ", "eight"),
     ("IV. Results", "four. Results"),
@@ -360,6 +395,8 @@ ROMAN: Cases = [
 ]
 
 MATH: Cases = [
+    ("x != 3", "X is not equal to three"),
+    ("2x + 3", "two X plus three"),
     ("1/2", "one half"),
     ("3/4", "three quarters"),
     ("2/3", "two thirds"),
