@@ -28,11 +28,18 @@ _SHOUTED = listed(
     "GUY HIT HOT ICE JOB JOY KEY KID LAW LAY LEG LET LIE LOT LOW MAN MAP MIX MOM NET NOR ODD OIL PAY PEN PET PLAY RED "
     "ROW SAD SEA SIT SKY SON SUM SUN TAX TEA TIE TRY VAN WAR WET YET OH AH HA HI HEY WOW AM AN AS AT BE BY DO GO HE "
     "IF IN IS ME MY OF ON OR SO TO UP WE IT US WHO LA TIP TOY ZOO NOTE ONLY STOP HELP LOVE THIS THAT WITH FROM HAVE "
-    "THEY WILL JUST LIKE EVER"
+    "THEY WILL JUST LIKE EVER INTO INFO ALSO AUTO AREA IDEA UNTO ONTO ECHO EURO OHIO IOWA ASIA EMMA"
 )
 """Everyday words, for text that shouts."""
-_SOUNDS = re.compile(r"[^AEIOUY]{0,2}[AEIOUY]{1,2}[^AEIOUY]{0,2}(?:E|Y|[AEIOU][^AEIOUY]{1,2})?$")
-_CLASH = re.compile(r"[^AEIOUY]{4}|^[^AEIOUY]{3}(?<!STR)(?<!SCR)(?<!SPR)(?<!THR)(?<!SHR)(?<!SCH)")
+_SOUNDS = re.compile(
+    r"[^AEIOUY]{0,2}[AEIOUY]{1,2}[^AEIOUY]{0,2}(?:E|Y|[AEIOU][^AEIOUY]{1,2})?$|[^AEIOUY][AEIOU][^AEIOUY][AIOU]$"
+)
+_CLASH = re.compile(
+    r"[^AEIOUY]{7}|^(?!SCHN|SCHM|SCHW|SPHR)[^AEIOUY]{4}"
+    r"|^(?!STR|SCR|SPR|SPL|SPH|SCL|THR|THW|SHR|SCH|CHR|CHL|PHR|PHL)[^AEIOUY]{3}"
+    r"|(?<![^AEIOUY])(?!(?:GHT|NGTH|RLD|RST|LFTH|XTH|MPT|[RNLPD]TH|[TNRL]CH|R[SL]H?|R[NMPTKL])S?$)[^AEIOUY]{4,6}$"
+)
+"""Rows of consonants that no English word has, at its beginning and its end fewer than inside."""
 _ELEMENT = "(?:Na|Cl|Ca|Fe|Mg|Al|Si|Cu|Zn|Ag|Br|Li|Ti|Mn|Pb|Ba|[HCNOSPFIK])"
 _FORMULA = re.compile(
     rf"(?!NaN)(?=[A-Za-z0-9]{{0,40}}(?:[A-Z][a-z]|\d[A-Z][A-Za-z]{{0,3}}\d))(?:{_ELEMENT}\d{{0,3}}){{2,12}}"

@@ -335,6 +335,10 @@ NAMES: Cases = [
 CAPITALS: Cases = [
     ("PRESIDENT SIGNS BILL", "President Signs Bill"),
     ("YES IT IS.", "yes it is."),
+    ("HAPPY BIRTHDAY", "Happy Birthday"),
+    ("INSTRUCTIONS: HUMAN RIGHTS, STRENGTHS!", "Instructions: Human Rights, Strengths!"),
+    ("a VISA, two THOUGHTS, BACKGROUND", "a Visa, two Thoughts, Background"),
+    ("the UNHCR, HDMI, XMPP and LGBTQ", "the U N H C R, H D M I, X M P P and L G B T Q"),
     ("I'LL GO. DON'T! ISN'T IT?", "I'll go. Don't! Isn't it?"),
     ("The WHO said so. US TROOPS", "The W H O said so. us Troops"),
     ("NASA", "NASA"),
