@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import IO
@@ -26,6 +28,9 @@ _START = 120.0
 """Seconds that a server gets to read its data."""
 _LONGEST_LOG = 1 << 20
 """Bytes of the server's log after which it starts anew."""
+_LOOK = 3.0
+"""Seconds between two looks whether the server's guard lives."""
+_log = logging.getLogger(__name__)
 
 
 class QueueUnavailable(ServingError):
@@ -36,10 +41,13 @@ class QueueUnavailable(ServingError):
 
 
 class Embedded:
-    """A use of the embedded server in `directory`. Raises `QueueUnavailable`."""
+    """A use of the embedded server in `directory`, which is started again when it and its guard were killed, or gave
+    up because the disk was full. Raises `QueueUnavailable`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "queue"
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="queue-guard", daemon=True)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._users: IO[str] | None = (self.directory / "users").open("w")
@@ -56,18 +64,39 @@ class Embedded:
         except BaseException:
             self.close()
             raise
+        self._watcher.start()
 
     def close(self) -> None:
         """Leave it; the last one out stops the server. Idempotent."""
+        self._closed.set()
+        if self._watcher.is_alive():
+            self._watcher.join(_LOOK)
         if self._users is not None:
             self._users.close()
             self._users = None
+
+    def _watch(self) -> None:
+        said = ""
+        while not self._closed.wait(_LOOK):
+            try:
+                with (self.directory / "start").open("w") as start:
+                    fcntl.flock(start, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if not self._guarded():
+                        self._start()
+                        _log.warning("The embedded server in %s had died and was started again", self.directory)
+                        said = ""
+            except BlockingIOError:
+                continue  # somebody else starts it
+            except (QueueUnavailable, OSError) as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("The embedded server had died and is tried again: %s", said)
 
     def _start(self) -> str:
         """The socket of the running server, which this starts when nobody guards one."""
         launched = False
         deadline = time.monotonic() + _START
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._closed.is_set():
             if not self._guarded():
                 if launched:
                     break
@@ -86,7 +115,9 @@ class Embedded:
         except ValkeyServerError as error:
             raise QueueUnavailable(f"There is no embedded server here: {error} Name a Redis server.") from error
         path = str(_socket_path(self.directory))
-        (self.directory / "socket").write_text(path, "utf-8")
+        place = self.directory / "socket"
+        if not place.exists() or place.read_text("utf-8") != path:  # a full disk would leave it empty
+            place.write_text(path, "utf-8")
         log = self.directory / "log"
         mode = "ab" if log.exists() and log.stat().st_size < _LONGEST_LOG else "wb"
         with log.open(mode) as output:

