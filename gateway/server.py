@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from aiohttp import web
 from gateway.app import StartEngine, build_app, start_engine
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
+from gateway.wyoming.listener import WyomingListener
 
 log = logging.getLogger("speechlane")
 
@@ -51,15 +53,22 @@ async def serve(
         (hurry if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
-    with bind(settings.host, settings.port) as sock:
+    with ExitStack() as sockets:
+        sock = sockets.enter_context(bind(settings.host, settings.port))
+        wyoming_sock = None
+        if settings.wyoming_port is not None:
+            wyoming_sock = sockets.enter_context(bind(settings.wyoming_host, settings.wyoming_port, "wyoming-port"))
         app = build_app(settings, start)
         service = app[SERVICE]
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=CANCEL_SECONDS, handle_signals=False)
         await runner.setup()
+        wyoming = WyomingListener(service)
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, on_signal)
             await web.SockSite(runner, sock).start()
+            if wyoming_sock is not None:
+                await wyoming.start(wyoming_sock)
             url = _url(settings.host, sock.getsockname()[1])
             listening(url)
             assert service.loading is not None
@@ -72,13 +81,14 @@ async def serve(
             await _drain(service, hurry)
             return True
         finally:
+            await wyoming.close()
             await runner.cleanup()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address; raises `CannotListen` with the remedy."""
+def bind(host: str, port: int, flag: str = "port") -> socket.socket:
+    """A socket that listens on the address; raises `CannotListen` with the remedy, which names the flag."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = min(infos, key=lambda info: info[0] != socket.AF_INET)
@@ -89,8 +99,8 @@ def bind(host: str, port: int) -> socket.socket:
         shown_by = f"ss -ltnp 'sport = :{port}'" if sys.platform == "linux" else f"lsof -i :{port}"
         remedies = {
             errno.EADDRINUSE: f"port {port} is in use; stop what holds it ({shown_by} shows it) "
-            f"or choose another: speechlane serve --port {port + 1 if port < 65535 else port - 1}",
-            errno.EACCES: f"port {port} needs privileges; choose one above 1023: speechlane serve --port 8700",
+            f"or choose another: speechlane serve --{flag} {port + 1 if port < 65535 else port - 1}",
+            errno.EACCES: f"port {port} needs privileges; choose one above 1023: speechlane serve --{flag} 8700",
             errno.EADDRNOTAVAIL: f"host {host} is no address of this machine; use 127.0.0.1, or 0.0.0.0 for all",
         }
         raise CannotListen(remedies.get(error.errno or 0, f"cannot listen on {host}:{port}: {error}")) from error

@@ -109,6 +109,13 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(
         None, description="Secret that signs webhooks, at least 16 characters; needed with webhook_hosts."
     )
+    wyoming_port: int | None = Field(
+        None, ge=0, le=65535, description="Port for the Wyoming protocol, which has no keys; unset: it is not spoken."
+    )
+    wyoming_host: str = Field(
+        "127.0.0.1", description="Address for Wyoming; any but loopback needs wyoming_open, whatever keys there are."
+    )
+    wyoming_open: bool = Field(False, description="Let everybody who reaches wyoming_host use it without a key.")
     drain_seconds: float = Field(20.0, ge=0, description="Time that running work gets to end on SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much to log.")
 
@@ -178,6 +185,15 @@ class Settings(BaseSettings):
         if self.webhook_hosts and len(secret) < 16:
             raise ValueError(
                 "webhook_hosts needs webhook_secret with 16 characters or more (make one with: openssl rand -hex 24)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _wyoming_is_meant(self) -> Self:
+        if self.wyoming_port is not None and not self.wyoming_open and not is_loopback(self.wyoming_host):
+            raise ValueError(
+                f"wyoming_host {self.wyoming_host} can be reached by others, and Wyoming knows no keys: listen on "
+                "127.0.0.1, or say with wyoming_open that everybody there may use it"
             )
         return self
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,4 +68,4 @@ def test_every_character_comes_once_and_time_goes_on(parts: list[tuple[str, floa
     assert given_text.startswith("".join(character.character for character in heard))
     if words:
         assert len(heard) >= words[-1].end_char
-    assert all(one.start <= other.start for one, other in zip(heard, heard[1:], strict=False))
+    assert all(one.start <= other.start for one, other in itertools.pairwise(heard))

@@ -24,11 +24,11 @@ from speech.engine import Engine, EngineSettings
 class Server:
     """Applications on one event loop in one thread, all on one engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: tuple[str, ...] = ()) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="server", daemon=True)
         self._thread.start()
-        self.engine: Engine = self.run(Engine.start(EngineSettings(models=(), voices=("heart",))))
+        self.engine: Engine = self.run(Engine.start(EngineSettings(models=models, voices=("heart",))))
         # A slow machine must not refuse what these tests ask for at once.
         self.admitted_share(1000.0)
 
