@@ -103,6 +103,11 @@ def _check(response: aiohttp.ClientResponse) -> None:
     raise AssistantFailed(f"The language model gave no answer: {reason}.")
 
 
+def _tokens(count: object) -> int | None:
+    """A count of tokens; None for anything else that an endpoint may say."""
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
 class _Reader:
     """Chunks of one streamed completion to pieces."""
 
@@ -121,7 +126,7 @@ class _Reader:
             if chunk.get("error"):
                 raise AssistantFailed("The language model broke off with an error.")
             return self._pieces(chunk)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
             raise AssistantFailed("The language model sent something that is no chat completion.") from None
 
     def end(self) -> Ended:
@@ -132,7 +137,7 @@ class _Reader:
 
     def _pieces(self, chunk: dict[str, Any]) -> list[Piece]:
         if usage := chunk.get("usage"):
-            self._tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            self._tokens = (_tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens")))
         choices = chunk.get("choices") or []
         if not choices:
             return []

@@ -40,31 +40,39 @@ def request_body(wanted: Wanted, model: str) -> dict[str, Any]:
 
 
 def messages(history: Sequence[Entry], instructions: str) -> list[Message]:
-    """Calls in a row belong to one message; a call without its result, or a result without its call, is left out.
+    """Calls in a row belong to one message, and their results follow it at once, whatever was said meanwhile; a call
+    without its result, or a result without its call, is left out.
 
-    Endpoints refuse a whole conversation for either, and both come about when old items are forgotten.
+    Endpoints refuse a whole conversation for anything else, and all of it comes about: when old items are forgotten,
+    and when somebody speaks while a function runs.
     """
-    asked = {entry.call_id for entry in history if isinstance(entry, Called)}
-    answered = {entry.call_id for entry in history if isinstance(entry, Returned)}
+    results = {entry.call_id: entry.output for entry in history if isinstance(entry, Returned)}
     said: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
-    calls: list[Message] | None = None
+    calls: list[Message] = []
+    known: set[str] = set()
+
+    def close() -> None:
+        for call in calls:
+            said.append({"role": "tool", "tool_call_id": call["id"], "content": results[call["id"]]})
+        calls.clear()
+
     for entry in history:
         match entry:
             case Said(role, text):
                 if text:
+                    close()
                     said.append({"role": role, "content": text})
-                    calls = None
-            case Called(call_id, name, arguments):
-                if call_id not in answered:
-                    continue
-                if calls is None:
-                    calls = []
-                    said.append({"role": "assistant", "content": None, "tool_calls": calls})
+            case Called(call_id, name, arguments) if call_id in results and call_id not in known:
+                known.add(call_id)
+                if not calls:
+                    said.append({"role": "assistant", "content": None, "tool_calls": []})
                 calls.append(
                     {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments or "{}"}}
                 )
-            case Returned(call_id, output):
-                if call_id in asked:
-                    said.append({"role": "tool", "tool_call_id": call_id, "content": output})
-                    calls = None
+                said[-1]["tool_calls"] = list(calls)
+            case Returned():
+                close()
+            case _:
+                pass
+    close()
     return said

@@ -118,6 +118,32 @@ def test_calls_and_their_results_stand_together() -> None:
     assert told[1]["tool_calls"][1]["function"]["arguments"] == "{}"
 
 
+_ENTRIES = st.one_of(
+    st.builds(Said, st.sampled_from(["user", "assistant"]), st.sampled_from(["", "hm"])),
+    st.builds(Called, st.sampled_from("abc"), st.just("f"), st.just("")),
+    st.builds(Returned, st.sampled_from("abc"), st.just("1")),
+)
+
+
+@given(st.lists(_ENTRIES, max_size=9))
+def test_nothing_stands_between_calls_and_their_results(history: list[Any]) -> None:
+    """What is said while a function runs comes behind; endpoints refuse a conversation that has it in between."""
+    told = messages(history, "")
+    open_calls: list[str] = []
+    for message in told:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == open_calls.pop(0)
+        else:
+            assert not open_calls
+            open_calls = [call["id"] for call in message.get("tool_calls", ())]
+    assert not open_calls
+    said = [message["content"] for message in told if message["role"] in ("user", "assistant") and message["content"]]
+    assert said == [entry.text for entry in history if isinstance(entry, Said) and entry.text]
+    done = {entry.call_id for entry in history if isinstance(entry, Called)}
+    done &= {entry.call_id for entry in history if isinstance(entry, Returned)}
+    assert sorted(message["tool_call_id"] for message in told if message["role"] == "tool") == sorted(done)
+
+
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 302])
 async def test_a_refusal_is_told_without_the_endpoints_words(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
@@ -136,6 +162,8 @@ async def test_a_refusal_is_told_without_the_endpoints_words(status: int, caplog
         ([{"content": "half"}], "broke off"),
         (["data: {nonsense\n\n"], "no chat completion"),
         (['data: {"choices": [{"delta": {"content": 5}}]}\n\n'], "no chat completion"),
+        (['data: {"choices": [{"delta": {"tool_calls": [{"index": Infinity}]}}]}\n\n'], "no chat completion"),
+        (["data: " + "[" * 100_000 + "\n\n"], "no chat completion"),
         (['data: {"error": {"message": "out of memory"}}\n\n'], "with an error"),
         (["data: " + "x" * (1 << 21)], "more than 1048576 bytes"),
         ([{"content": "y" * MOST_CHARACTERS}, {"content": "y"}], "characters"),
@@ -154,13 +182,15 @@ async def test_an_endpoint_that_misbehaves_ends_the_answer(script: list[Any], sa
 async def test_what_endpoints_get_wrong_is_put_right() -> None:
     half = 'data: {"choices": [{"delta": {"content": "a\\ud800b"}}]}\n\n'
     unnamed = [{"tool_calls": [{"index": index, "function": {"name": "f", "arguments": "{}"}}]} for index in (0, 1)]
-    async with chat_server(lambda body: [half, *unnamed, {"finish_reason": "stop"}]) as server:
+    odd = 'data: {"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": -1}}\n\n'
+    async with chat_server(lambda body: [half, *unnamed, {"finish_reason": "stop"}, odd, "data: [DONE]\n\n"]) as server:
         model = ChatCompletions(server.url, "small")
         told = await pieces(model, ASKED)
         await model.close()
     assert told[0] == TextPiece("a\ufffdb")
     ids = [piece.call_id for piece in told if isinstance(piece, CallBegan)]
     assert len(set(ids)) == 2
+    assert told[-1] == Ended("stop", None, None)
 
 
 async def test_nobody_there() -> None:
