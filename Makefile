@@ -27,7 +27,7 @@ serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS=".
 	@exec $(BIN)/speechlane serve $(ARGS)
 
 test: .venv/installed-test system-packages lint  ## everything that must hold; the last line is pytest's
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed-test  ## ruff, mypy --strict, import rules between the rooms
 	@$(BIN)/ruff check .
