@@ -65,7 +65,9 @@ async def rounds(url: str, key: str | None, package: Hibari, count: int, tell: A
                 answer.raise_for_status()
                 pcm = await answer.read()
             took["whole"] = time.perf_counter() - began
-            took["whole, heard"] = took["whole"] + head(np.frombuffer(pcm, "<i2").astype(np.float32) / 32768)
+            took["whole, heard"] = took["whole"] + head(
+                np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+            )
             await asyncio.sleep(PAUSE)
             if number:
                 for name, seconds in took.items():

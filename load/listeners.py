@@ -267,8 +267,8 @@ def measure(options: Any, cpus: Sequence[int], tell: Callable[[str], None]) -> t
         with open(f"{voice}.json") as file:
             rate = json.load(file)["audio"]["sample_rate"]
         with plain([options.piper, "-m", "piper.http_server", "--port", str(port), "-m", voice], port, cpus):
-            server = Plain(f"http://127.0.0.1:{port}", "/synthesize", wav=True, rate=rate)
-            found["piper"] = find("piper", server, options, tell, steps.append)
+            piper = Plain(f"http://127.0.0.1:{port}", "/synthesize", wav=True, rate=rate)
+            found["piper"] = find("piper", piper, options, tell, steps.append)
     return steps, found, admitted
 
 
@@ -288,7 +288,7 @@ def missed_bars(steps: Sequence[Step], found: dict[str, int], most: int) -> list
         missed += [
             f"{other}: {count} listeners, speechlane {found['speechlane']}"
             for other, count in found.items()
-            if other != "speechlane" and most > count >= found["speechlane"]
+            if other != "speechlane" and most > found["speechlane"] <= count
         ]
     missed += [
         f"{one.found.underruns} utterances of the admitted had an underrun when {one.listeners} came at once"

@@ -34,9 +34,9 @@ class Audible:
         waiting = np.concatenate((self._rest, samples))
         whole = len(waiting) // self._frame
         frames = waiting[: whole * self._frame].reshape(whole, self._frame)
-        loud = np.flatnonzero(np.sqrt(np.mean(frames**2, axis=1)) > LOUD) if whole else []
-        if len(loud):
-            self.at = (self._frames + int(loud[0])) * FRAME
+        loud = np.sqrt(np.mean(frames**2, axis=1)) > LOUD
+        if loud.any():
+            self.at = (self._frames + int(loud.argmax())) * FRAME
         self._frames += whole
         self._rest = waiting[whole * self._frame :]
 
@@ -103,7 +103,7 @@ class Utterance:
         for player in (self.bare, self.buffered):
             player.receive(at, len(samples) / self.rate)
         if self.audible.at is None:
-            self.audible.feed(samples.astype(np.float32) / 32768)
+            self.audible.feed(samples.astype(np.float32) / np.float32(32768))
             if self.audible.at is not None:
                 self.arrived = at
                 # A frame may have begun in the piece before: then it is whole with this one.

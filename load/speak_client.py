@@ -9,7 +9,7 @@ import time
 import wave
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -106,6 +106,23 @@ async def _report(socket: ClientConnection, name: str, one: Utterance) -> None:
             await send(socket, "playback", name, seconds=round(one.bare.position(time.monotonic()), 4))
 
 
+class Listener(Protocol):
+    """Somebody who is spoken to, one utterance after another."""
+
+    async def hear(self, text: Sequence[str]) -> Utterance:
+        """One utterance of these sentences; ends when all its sound has come."""
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
+class Server(Protocol):
+    """Whatever speaks."""
+
+    async def listener(self) -> Listener:
+        """One more. Raises OSError, and InvalidStatus when there is no place."""
+
+
 class Speechlane:
     """Listeners of the service at `url`."""
 
@@ -161,7 +178,8 @@ class _PlainListener:
                 await asyncio.sleep(max(0.0, written - time.monotonic()))
                 plays: asyncio.Future[float] = asyncio.get_running_loop().create_future()
                 asking.append(asyncio.create_task(self._ask(sentence, one, plays)))
-                await asyncio.wait({asking[-1], plays}, return_when=asyncio.FIRST_COMPLETED)
+                either: set[asyncio.Future[Any]] = {asking[-1], plays}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if plays.done():
                     await asyncio.sleep(max(0.0, plays.result() - time.monotonic()))
             await asyncio.gather(*asking)
@@ -201,6 +219,3 @@ class _PlainListener:
     async def close(self) -> None:
         with suppress(Exception):
             await self._http.close()
-
-
-Server = Speechlane | Plain

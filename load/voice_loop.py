@@ -156,7 +156,7 @@ async def measure(
     return turns
 
 
-def rows(turns: Sequence[Turn]) -> list[tuple[str, str, str, str, str]]:
+def rows(turns: Sequence[Turn]) -> list[tuple[str, ...]]:
     """p50, p95, most and count of what was heard and of each part."""
     whole = [one for one in turns if one.heard is not None and one.parts is not None]
     columns: dict[str, list[float]] = {"heard": [one.heard for one in whole if one.heard is not None]}
