@@ -94,6 +94,9 @@ export const problems = {
     text: "It speaks to as many listeners as it can without a gap. Those who listen now come first.",
     action: "retry",
   },
+  textTooLong: {
+    title: "The text is too long",
+  },
   refusedText: {
     title: "The server cannot speak this",
   },

@@ -7,6 +7,7 @@ import { Speech } from "./speech.js";
 import { save, wav } from "./speak-file.js";
 
 const REPORT_MILLISECONDS = 250;
+const KEPT_SECONDS = 600; // longer speech is made again when it is to be saved
 
 export class Speak {
   state = "idle"; // idle, opening, speaking, paused, finishing
@@ -188,7 +189,8 @@ export class Speak {
       if (at >= 0) this.#loud = this.#playout.pushed + at;
     }
     this.#playout.push(samples);
-    this.#kept.pieces.push(samples);
+    if (this.#playout.pushed - this.#first > KEPT_SECONDS * this.#playout.rate) this.#kept = { what: null, rate: this.#playout.rate, pieces: [], whole: false };
+    else this.#kept.pieces.push(samples);
     if (this.state === "opening") this.#become("speaking");
   }
 
@@ -277,9 +279,10 @@ async function openPlayout() {
 
 /** How it went, in words. */
 export function described({ delay, made, gaps }) {
+  if (made !== null && delay === null) return "there is nothing in it to say";
   const parts = [];
   if (delay !== null) parts.push(`first sound after ${delay.toFixed(2)} s`);
-  if (made !== null) parts.push(`${clock(made)} of sound`);
+  if (made !== null) parts.push(`${made < 60 ? `${made.toFixed(1)} s` : clock(made, 0)} of sound`);
   if (delay !== null) parts.push(gaps === 0 ? "no gaps" : gaps === 1 ? "1 gap" : `${gaps} gaps`);
   return parts.join(" · ");
 }

@@ -16,6 +16,7 @@ export class Speech {
   #ready = false;
   #over = false;
   #timer = 0;
+  #most = 0; // characters of a text
 
   /**
    * handlers: sound(PCM16 samples), words([{start_char, end_char, start, end}]), done({seconds}),
@@ -86,6 +87,7 @@ export class Speech {
       case "ready":
         clearTimeout(this.#timer);
         this.#ready = true;
+        this.#most = message.limits.context_characters;
         break;
       case "words":
         this.#handlers.words(message.words);
@@ -102,7 +104,7 @@ export class Speech {
         this.#fail(problem("speechFailed", { text: message.error.message }));
         break;
       case "error":
-        this.#fail(refusal(message.error));
+        this.#fail(refusal(message.error, this.#most));
         break;
     }
   }
@@ -124,8 +126,11 @@ export class Speech {
   }
 }
 
-function refusal({ code, message, retry_after: retryAfter }) {
+function refusal({ code, message, retry_after: retryAfter }, most) {
   if (code === "at_capacity") return problem("fullOfListeners", { retryAfter });
   if (code === "draining") return problem("starting", { text: message, retryAfter: 5 });
+  if (code === "input_too_large") {
+    return problem("textTooLong", { text: `Up to ${most.toLocaleString()} characters are spoken at once. Speak it in parts.` });
+  }
   return problem("refusedText", { text: message });
 }

@@ -11,17 +11,15 @@ export class TalkView {
   #list;
   #who;
   #summary;
-  #announcer;
   #rows = new Map(); // of the person's utterances, by item id
   #answers = new Map(); // {row, text, words, heard, timing, cut}, by item id
   #totals = [];
   #name = "Assistant";
 
-  constructor({ list, who, summary, announcer }) {
+  constructor({ list, who, summary }) {
     this.#list = list;
     this.#who = who;
     this.#summary = summary;
-    this.#announcer = announcer;
   }
 
   get empty() {
@@ -96,11 +94,6 @@ export class TalkView {
     if (!answer) return;
     answer.cut = true;
     this.#ending(answer, spoken ?? answer.text, unspoken ?? "");
-  }
-
-  complete(id) {
-    const answer = this.#answers.get(id);
-    if (answer && !answer.cut) this.#announcer.textContent = `${this.#name}: ${answer.text}`;
   }
 
   failed(id, why) {

@@ -183,7 +183,6 @@ export class Talk {
   #finished({ id, status, status_details: details }) {
     const item = this.#responses.get(id);
     this.#responses.delete(id);
-    if (item) this.#view.complete(item);
     if (status === "failed") this.#view.failed(item, details?.error?.message ?? "");
     if (!this.#answers.sounding && this.#doing === "thinking") this.#do("silence");
   }

@@ -32,7 +32,7 @@ const options = new VoiceOptions(
 const notice = new Notice($("notice"), act);
 const meter = new Meter($("meter"));
 const text = new SpokenText($("text"), $("mirror"));
-const view = new TalkView({ list: $("turns"), who: $("who"), summary: $("summary"), announcer: $("announcer") });
+const view = new TalkView({ list: $("turns"), who: $("who"), summary: $("summary") });
 const on = (name) => ({
   change: () => shown(name),
   progress: (peak) => progress(name, peak),
@@ -44,7 +44,7 @@ const lanes = { speak, talk };
 
 function act(action) {
   if (tab === "speak" && speak.rest && ["retry", "continue"].includes(action)) speak.goOn();
-  else if (["retry", "play"].includes(action)) start();
+  else if (["retry", "play", "continue"].includes(action)) start();
   else settings.show(action);
 }
 
