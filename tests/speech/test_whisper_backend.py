@@ -30,12 +30,12 @@ def alone(name: str) -> Transcript:
     return answer
 
 
-def test_frozen_padding_gives_the_full_windows_words() -> None:
-    for name in FEW:
-        theirs = full_window(backend(), recording(name), GREEDY)[0].text
-        assert words_of(alone(name).text) == words_of(theirs), name
-        (unprobed,) = run(FinalRequest(recording(name), GREEDY), probes=0)
-        assert words_of(unprobed.text) == words_of(theirs), name
+@pytest.mark.parametrize("name", FEW)
+def test_frozen_padding_gives_the_full_windows_words(name: str) -> None:
+    theirs = full_window(backend(), recording(name), GREEDY)[0].text
+    assert words_of(alone(name).text) == words_of(theirs)
+    (unprobed,) = run(FinalRequest(recording(name), GREEDY), probes=0)
+    assert words_of(unprobed.text) == words_of(theirs)
 
 
 def test_the_precisions_that_are_measured_give_the_same_words() -> None:
