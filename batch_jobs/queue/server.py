@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -47,11 +48,16 @@ def connect(settings: BatchSettings) -> Server:
         url = f"unix://{embedded.socket}"
         server = Server(Redis(unix_socket_path=embedded.socket, **_options()), url, embedded)
     else:
-        url = _without_password(settings.redis_url)
         try:
+            url = _without_password(settings.redis_url)
             server = Server(Redis.from_url(settings.redis_url, **_options()), url)
-        except ValueError as error:
-            raise QueueUnavailable(f"{url} is no address of a Redis server: {error}") from error
+            server.redis.connection_pool.make_connection()  # looks at the rest of the address
+        except (ValueError, TypeError) as error:
+            # What is wrong may be a part of the password.
+            raise QueueUnavailable(
+                "redis_url is no address of a Redis server: it looks like redis://:PASSWORD@HOST:6379/0, rediss:// for "
+                "TLS, or unix:///PATH; what is special in a password is written as %XX."
+            ) from error
     impatient = clone(server.redis)  # a wrong address is told at once
     try:
         check(impatient, url)
@@ -72,6 +78,8 @@ def check(redis: Redis, url: str) -> None:
     version = tuple(int(part) for part in str(facts["redis_version"]).split(".")[:2])
     if version < _OLDEST:
         raise QueueUnavailable(f"The Redis server {url} is version {facts['redis_version']}: 6.2 is the oldest to do.")
+    if facts.get("role") == "slave":
+        raise QueueUnavailable(f"{url} is a replica, which takes no jobs: name its primary.")
     if facts.get("cluster_enabled"):
         raise QueueUnavailable(f"{url} is a node of a Redis Cluster: name a single server (replicas are welcome).")
     if not facts.get("aof_enabled"):
@@ -97,7 +105,9 @@ def _options() -> dict[str, Any]:
 
 
 def _without_password(url: str) -> str:
+    """Raises ValueError."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+    if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
+        raise ValueError("a password with a slash ends the host, and the rest of it is no database")
+    place = parts.netloc if parts.password is None else parts.netloc.replace(f":{parts.password}@", ":***@")
+    return parts._replace(netloc=place, query="", fragment="").geturl()

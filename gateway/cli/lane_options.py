@@ -181,10 +181,19 @@ def batch_settings(
             given[field] = read(str(value))
         except ValueError:
             fail(f"{name}: it must be a number", 2)
-    url = given.get("redis_url")
-    if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+    if (url := given.get("redis_url")) and _scheme(url) not in ("redis", "rediss", "unix"):
         fail("redis_url: it looks like redis://HOST:6379/0, rediss:// for TLS, or unix:///PATH", 2)
+    if (url := given.get("spool_url")) and _scheme(url) is None:
+        fail("spool_url: it looks like s3://BUCKET/PREFIX, or is a folder", 2)
     return replace(BatchSettings(), **given)
+
+
+def _scheme(url: str) -> str | None:
+    """None: it is no URL."""
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return None
 
 
 def setting(name: str, flag: object, config: Path | None) -> object | None:

@@ -238,6 +238,10 @@ def test_a_server_that_could_lose_jobs_is_refused_with_the_command_that_mends_it
         with pytest.raises(QueueUnavailable, match="CONFIG SET maxmemory-policy noeviction"):
             connect(settings)
         redis.config_set("maxmemory-policy", "noeviction")
+        redis.replicaof("127.0.0.1", "1")
+        with pytest.raises(QueueUnavailable, match="name its primary"):
+            connect(settings)
+        redis.replicaof("NO", "ONE")
     with connect(settings) as server:
         assert "secret" not in server.url and ":***@127.0.0.1" in server.url
         queue = Queue(server.redis, settings)
@@ -248,5 +252,18 @@ def test_a_server_that_could_lose_jobs_is_refused_with_the_command_that_mends_it
 def test_a_wrong_address_is_a_clear_error() -> None:
     with pytest.raises(QueueUnavailable, match=r"127\.0\.0\.1:1 cannot be used"):
         connect(BatchSettings(redis_url="redis://127.0.0.1:1"))
-    with pytest.raises(QueueUnavailable, match="no address"):
-        connect(BatchSettings(redis_url="http://127.0.0.1"))
+    for url in (
+        "http://127.0.0.1",
+        "redis://[::1",
+        "redis://:secret@[::1",
+        "redis://:sec/ret@127.0.0.1",
+        "redis://:1/sec@127.0.0.1",
+        "redis://:secret@127.0.0.1:999999",
+        "redis://:secret@127.0.0.1:1/0?nonsense=secret",
+    ):
+        with pytest.raises(QueueUnavailable, match="no address") as refused:
+            connect(BatchSettings(redis_url=url))
+        assert "sec" not in refused.value.message
+    with pytest.raises(QueueUnavailable, match="cannot be used") as refused:
+        connect(BatchSettings(redis_url="redis://127.0.0.1:1/0?password=secret"))
+    assert "secret" not in refused.value.message

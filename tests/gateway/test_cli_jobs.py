@@ -126,6 +126,9 @@ def test_no_password_of_the_queue_is_shown() -> None:
         assert secret not in done.stderr
         assert "p@ss-word" not in done.stderr
         assert "Traceback" not in done.stderr
+    for flag, name in (("--redis-url", "redis"), ("--spool-url", "s3")):
+        done = speechlane("jobs", "list", flag, f"{name}://:{secret}@[::1")
+        assert (done.exit_code, "looks like" in done.stderr, secret in done.stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize(
