@@ -146,7 +146,7 @@ async def test_a_thread_that_fails_stops_who_feeds_it_and_the_other_way_round() 
 
 async def test_json_that_does_not_come_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "STALL_SECONDS", 0.3)
-    sent = {"headers": {"Content-Type": "application/json"}}
+    sent: dict[str, Any] = {"headers": {"Content-Type": "application/json"}}
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"{"
