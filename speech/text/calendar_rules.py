@@ -26,6 +26,7 @@ _DAY_MONTH = re.compile(
 _ISO = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?!\d|[-/.]\d)")
 _ISO_TIME = re.compile(r"[T ](?=\d{2}:\d{2})")
 _SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?!\w|[/.-]\d)")
+_SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\w/%]|[.,]\d|[ \u00a0](?:of|cup|inch|mile)s?\b)")
 _TIME = re.compile(
     rf"(\d{{1,2}})(?::|\.(?=\d\d{_SP}?[ap]\.?m))(\d{{2}})(?::(\d{{2}})(?:\.\d{{1,9}})?)?(?:(?P<half>{_SP}?([ap])\.?{_SP}?m(?:\.|(?!\w)))|(?![\d:]|\.\d))",
     re.IGNORECASE,
@@ -50,11 +51,22 @@ def date(reader: Reader, at: int) -> int:
             return _iso(reader, at, found, year, month, day)
     if found := _SLASHED.match(text, at):
         return _slashed(reader, at, found)
+    if (found := _SHORT.match(text, at)) and _is_day(reader.last, int(found[1]), int(found[2])):
+        reader.say(f"{MONTHS[int(found[1]) - 1]} {numbers.ordinal(int(found[2]))}", at, found.end(), "date")
+        return found.end()
     if found := _DAY_MONTH.match(text, at):
         day = int(found[1])
         if 1 <= day <= 31 and not (found[2] and not 1 <= int(found[2]) <= 31):
             return _day_month(reader, at, found)
     return 0
+
+
+def _is_day(before: str, month: int, day: int) -> bool:
+    """Whether "3/14" is a day: by the word before it, and after "by" if it is no fraction that is usual."""
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return False
+    usual = month < day and day in (2, 3, 4, 5, 8, 10, 16, 32)
+    return before in ("on", "since", "until", "dated") or (before in ("by", "before", "after", "of") and not usual)
 
 
 def _iso(reader: Reader, at: int, found: re.Match[str], year: int, month: int, day: int) -> int:

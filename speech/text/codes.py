@@ -56,6 +56,8 @@ _PHONES = re.compile(
     r"|\d{3}-\d{4}(?![\w]|-\d)"
     r"|0\d{2,4} \d{3,4} \d{3,4}(?!\w)"
 )
+_SERIAL = re.compile(r"[A-WYZ\d]{5,64}(?![\w.-])")
+_RUNS = re.compile(r"[A-Z]{1,40}|\d{1,40}")
 _GROUPED = re.compile(r"\d{4}(?:[ -]\d{4}){2,4}(?![\w-])|\d{1,7}(?:-\d{1,7}){2,6}(?![\w-])|\d{5}-\d{4}(?![\w-]|[.,]\d)")
 _VANITY = re.compile(r"(?:1-)?8\d\d-(?=[A-Z]{3,7}(?![\w-]))")
 _CALLED = re.compile(r"\d{3}(?!\w|[.,]\d|-\d)")
@@ -195,6 +197,21 @@ def version(reader: Reader, at: int) -> int:
         if at < found.end():
             reader.say("point", at, at + 1, "version")
             at += 1
+    return found.end()
+
+
+def serial(reader: Reader, at: int) -> int:
+    """Digits, capitals and digits again: the number of a parcel, of a plane's seat or a plate."""
+    found = _SERIAL.match(reader.text, at)
+    if found is None or reader.char(at - 1).isalnum():
+        return 0
+    parts = _RUNS.findall(found.group())
+    if len(parts) < 3 or (len(parts) == 3 and len(parts[2]) < 3):
+        return 0
+    for part in _RUNS.finditer(reader.text, at, found.end()):
+        written = part.group()
+        words = " ".join(written) if written.isalpha() else numbers.digits(written)
+        reader.say(words, part.start(), part.end(), "letters" if written.isalpha() else "digits")
     return found.end()
 
 

@@ -113,6 +113,7 @@ _DIGITS: tuple[Rule, ...] = (
     feet_and_inches,
     fraction,
     scientific,
+    codes.serial,
     quantity,
 )
 _SIGNS: dict[str, tuple[Rule, ...]] = {

@@ -41,7 +41,7 @@ _PER = re.compile(rf"{_SP}?/{_SP}?([^\W\d_]{{1,12}}[²³]?)(?!\w)")
 _RANGE = re.compile(rf"(?:-|{_SP}?[–—]{_SP}?)(?=[$€£¥₹]?\d)")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|ST|ND|RD|TH)(?!\w)|[ºª](?!\w)")
 _DECADE = re.compile(r"'?s(?!\w)")
-_TIMES = re.compile(r"[xX×](?!\w| ?[-+=*/^²³])")
+_TIMES = re.compile(r"[xX×](?!\w| ?[-+=*^²³]| ?/ ?\d)")
 _INCHES = re.compile(
     r'"(?: ?(?=[x×] ?\d)|(?= (?:wide|tall|long|deep|thick|high)\b)'
     r"|(?P<one>(?=-| (?:screens?|displays?|monitors?|tvs?|pipes?|wheels?|tires?)\b)))",
@@ -124,9 +124,12 @@ def _counted(
         reader.say(found[1].upper(), end, found.end(), "letters")
         return found.end()
     elif amount and (found := _TIMES.match(text, end)) and not reader.char(found.end()).isdecimal():
-        words, end, rule = f"{words} times", found.end(), "multiple"
+        words, end = _per(text, f"{words} times", found.end())
+        rule = "multiple"
     elif (found := _UNIT.match(text, end)) and (not found[1] or found[2] in SPACED or len(found[2]) > 1):
         point = text.startswith(".", found.end()) and not text.startswith("..", found.end())
+        if found[2] == "A" and reader.last in _NUMBERED_PLACES:
+            return _bare(reader, start, end, words, amount)
         if found[2] == "in" and point and not reader.ends_sentence(found.end() + 1, sure=True):
             pass
         elif found[2] == "in" if found[1] else found[2] in ("K", "B"):
@@ -155,6 +158,9 @@ def _only_shortens(reader: Reader, unit: str, end: int) -> bool:
     return unit in _POINTED or not _NUMBER_NEXT.match(reader.text, end)
 
 
+_NUMBERED_PLACES = listed(
+    "gate seat row exit flat room apartment unit platform suite block section page line no. number"
+)
 _POINTED = listed("ft in yd yds mi lb lbs oz gal pt pts tsp tbsp hr hrs min mins sec secs")
 _NUMBER_NEXT = re.compile(rf"{_SP}?[$€£¥₹]?\d")
 _SCALES = {"C": " Celsius", "F": " Fahrenheit", "K": " Kelvin"}
@@ -185,6 +191,7 @@ def _bare(reader: Reader, start: int, end: int, words: str, amount: tuple[str, s
     return end
 
 
+_TOLD = re.compile(r"\b(?:pass)?(?:code|pin|otp|zip)(?: number)? is:? $", re.IGNORECASE)
 _STATE = re.compile(r"(?:\b[A-Z]{2}|\b(?!U\.)[A-Z]\.[A-Z]\.) $")
 
 
@@ -193,7 +200,8 @@ def _is_code(reader: Reader, integer: str, start: int) -> bool:
     if len(integer) > 12 or (len(integer) > 1 and integer[0] == "0"):
         return True
     state = len(integer) == 5 and _STATE.search(reader.text[max(0, start - 6) : start])
-    return bool(state) or (len(integer) > 2 and reader.last in SPOKEN_DIGITS)
+    told = len(integer) > 3 and reader.last in ("is", "is:") and _TOLD.search(reader.text[max(0, start - 24) : start])
+    return bool(state or told) or (len(integer) > 2 and reader.last in SPOKEN_DIGITS)
 
 
 def _is_year(reader: Reader, number: int, end: int) -> bool:

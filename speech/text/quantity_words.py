@@ -141,6 +141,10 @@ UNITS: dict[str, tuple[str, str]] = {
     "h": _same("hour", "hours"),
     "hr": _same("hour", "hours"),
     "hrs": _same("hour", "hours"),
+    "yr": _same("year", "years"),
+    "yrs": _same("year", "years"),
+    "wk": _same("week", "weeks"),
+    "wks": _same("week", "weeks"),
     "mi": _same("mile", "miles"),
     "ft": _same("foot", "feet"),
     "in": _same("inch", "inches"),
@@ -194,5 +198,5 @@ COUNTED = listed(
     "seats participants members bytes bits"
 )
 """After these a number that could be a year is a count."""
-SPOKEN_DIGITS = listed("call dial pin code zip zipcode passcode extension ext id account tracking flight")
+SPOKEN_DIGITS = listed("call dial pin otp code zip zipcode passcode extension ext id account tracking flight")
 """After these a number is said digit by digit."""

@@ -57,6 +57,8 @@ _NAMES = {
     "⇒": "implies",
     "←": "from",
     "↔": "to and from",
+    "★": "star",
+    "☆": "star",
     "✓": "check",
     "✔": "check",
     "∑": "sum",
@@ -85,6 +87,7 @@ _ARROWS = {"->": "to", "=>": "to", "<-": "from", "&&": "and", "||": "or", "...":
 _PAIRS = re.compile(r"==|!=|<=|>=|->|=>|<-|&&|\|\|")
 _ROW_END = re.compile(rf"\|[ ]{{0,64}}(?:[\n{BREAK}]|$)")
 _DASHES = re.compile(r"[-–]{1,64}")
+_CHARGE = re.compile(r"([⁰¹²³⁴-⁹]{0,2})([⁺⁻])(?![⁰¹²³⁴-⁹])")
 _SUPERSCRIPT = re.compile(r"[⁺⁻]?[⁰¹²³⁴-⁹]{1,20}|ⁿ")
 _POWER = re.compile(r"\^(?:\{?(-?)(\d{1,6})\}?|([A-Za-z])(?!\w))")
 _SUPER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -95,11 +98,17 @@ _NUMERIC = listed(
 )
 _SUMMED = _NUMERIC - {"date", "time", "year", "letters", "decade", "plural"}
 _CODE_BEFORE = re.compile(r"[^\W\d_]-?\d{1,12}$")
+_COUNTS = re.compile(r"# of\b")
+_HAVE_NUMBERS = listed("phone order account invoice ticket tracking room serial case policy confirmation reference")
 _PER = re.compile(r"/[ \u00a0]?(?=[A-Za-z])")
 
 
 def power(reader: Reader, at: int) -> int:
     """Superscripts and "^3"."""
+    if reader.char(at - 1).isalnum() and (charge := _CHARGE.match(reader.text, at)):
+        number = f"{numbers.whole(charge[1].translate(_SUPER_DIGITS))} " if charge[1] else ""
+        reader.say(f"{number}{'plus' if charge[2] == '⁺' else 'minus'}", at, charge.end(), "math")
+        return charge.end()
     found = _SUPERSCRIPT.match(reader.text, at) or _POWER.match(reader.text, at)
     return _power(reader, at, found) if found else 0
 
@@ -183,7 +192,14 @@ def _dash(reader: Reader, at: int) -> int:
             reader.say("dash dash", at, end, "symbol")
         else:
             reader.mark("—", at, end)
-    elif apart and text[at] == "-" and reader.last_rule in _SUMMED and reader.char(end + 1).isdecimal():
+    elif (
+        apart
+        and text[at] == "-"
+        and (
+            (reader.last_rule in _SUMMED and reader.char(end + 1).isdecimal())
+            or (reader.last_rule == "math" and len(reader.next_word(end).rstrip("²³")) == 1)
+        )
+    ):
         reader.say("minus", at, end, "math")
     elif apart:
         reader.mark("—", at, end)
@@ -192,7 +208,9 @@ def _dash(reader: Reader, at: int) -> int:
             reader.say("minus", at, end, "math")
         elif _CODE_BEFORE.search(text[max(0, at - 16) : at]):
             return end
-        elif reader.last_rule in _NUMERIC and (not before.isalpha() or before in "mM" or reader.last_rule == "decade"):
+        elif (
+            reader.last_rule in _NUMERIC and (not before.isalpha() or before in "mM" or reader.last_rule == "decade")
+        ) or reader.last in ("noon", "midnight"):
             reader.say("to", at, end, "range")
     elif behind == "∞" or (behind.isalpha() and len(reader.next_word(end)) == 1 and before in "(=,"):
         reader.say("minus", at, end, "math")
@@ -249,12 +267,15 @@ def _named(reader: Reader, at: int) -> int:
     if one == "/":
         if reader.char(at - 1).isupper() and behind.isupper():
             return at + 1
+        if reader.last_rule == "decimal" and behind.isdecimal():
+            reader.say("out of", at, at + 1, "fraction")
+            return at + 1
         if reader.last_rule in ("unit", "money") and (found := _PER.match(reader.text, at)):
             reader.say("per", at, at + 1, "unit")
             return found.end()
     if one == "*" and (reader.last_rule in _NUMERIC or (reader.char(at - 1).isspace() and behind.isspace())):
         words = "times"
-    elif one == "#" and behind.isdecimal():
+    elif one == "#" and (behind.isdecimal() or _COUNTS.match(reader.text, at) or reader.last in _HAVE_NUMBERS):
         words = "number"
     elif one in "~≈" and (behind.isdecimal() or behind in "$€£"):
         words = "about"

@@ -25,6 +25,7 @@ _SLASHED = re.compile(r"(?:and/or|w/o|w/|c/o|b/c|n/a|km/h|m/s)(?![\w/])", re.IGN
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
 _PARTS = re.compile(rf"[A-Z]{{2,64}}(?![a-z])|[{_LETTER}][a-zß-ſ]{{0,64}}|\d{{1,64}}")
 _DAYS = re.compile(r"(Mon|Tues?|Wed|Thu|Thurs?|Fri|Sat|Sun)[-–](Mon|Tues?|Wed|Thu|Thurs?|Fri|Sat|Sun)(?!\w)")
+_CLASP = re.compile(r"-\w")
 _TAIL = re.compile(r"'?s(?!\w)")
 _VERSUS = re.compile(r"v\.(?= [A-Z])")
 _SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
@@ -41,6 +42,8 @@ def plain_word(reader: Reader, at: int) -> int:
     if plain is None:
         return 0
     found = plain.group()
+    if found in UNITS and reader.char(at - 1) == "-" and reader.char(at - 2).isdecimal():
+        return 0
     if found in known.WHOLE or (found[0].isupper() and _may_be_special(found)):
         return 0
     reader.say(found, at, plain.end(), "word")
@@ -106,7 +109,13 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
     """The words and the rule for a word without a point."""
     text = reader.text
     stem, mark, tail = written.partition("'")
-    if reader.char(at - 1) == "-" and reader.char(at - 2).isdecimal() and stem in UNITS and len(stem) > 1:
+    if (
+        reader.char(at - 1) == "-"
+        and reader.char(at - 2).isdecimal()
+        and stem in UNITS
+        and len(stem) > 1
+        and not _CLASP.match(text, end)
+    ):
         return UNITS[stem][0], "unit"
     if (special := SPECIAL.get(stem)) or (special := known.WHOLE.get(stem)):
         return special + mark + tail, "abbreviation" if stem not in SPECIAL else "letters"
@@ -179,6 +188,8 @@ def _abbreviation(reader: Reader, at: int) -> int:
         return 0
     name, end = found[1], found.end()
     key = name.lower()
+    if name.isupper() and len(name) > 1 and name.capitalize() in known.TITLES:
+        name = name.capitalize()
     if len(name) == 1 and name.isupper():
         return _initial(reader, at, end)
     numbered = known.NUMBERED.get(key, "")
@@ -187,7 +198,11 @@ def _abbreviation(reader: Reader, at: int) -> int:
         return end
     if name in known.ROADS and reader.tokens and reader.tokens[-1].text[:1].isupper() and reader.last not in _OWNERS:
         after = reader.next_word(end)
-        if name not in known.TITLES or not (after[:1].isupper() and after.lower() not in _STARTERS):
+        if (
+            name not in known.TITLES
+            or after in _COMPASS
+            or not (after[:1].isupper() and after.lower() not in _STARTERS)
+        ):
             return _pointed(reader, at, end, known.ROADS[name], "abbreviation")
     last = name not in known.ROADS and not text[end : end + 64].strip()
     if name in known.TITLES and (
@@ -206,6 +221,7 @@ def _abbreviation(reader: Reader, at: int) -> int:
     return _pointed(reader, at, end, words, "abbreviation")
 
 
+_COMPASS = listed("N S E W NE NW SE SW")
 _OWNERS = listed("the a an my his her your our their this that") | {""}
 _STARTERS = listed("the it he she they we this that then there but and in on at")
 

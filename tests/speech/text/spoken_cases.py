@@ -138,6 +138,9 @@ MONEY: Cases = [
 ]
 
 MEASURES: Cases = [
+    ("a 6-in pipe, a 10-yr bond, 1-in-10", "a six inch pipe, a ten year bond, one in ten"),
+    ("Gate 23A, a 16A fuse", "Gate twenty three A, a sixteen amps fuse"),
+    ("4.5/5 stars, 3x/day", "four point five out of five stars, three times per day"),
     ("2 tsp. salt and 2 lbs. of it", "two teaspoons salt and two pounds of it"),
     (
         "He is 5 ft. 3 in. tall. I need 3 lbs. Bob eats.",
@@ -198,6 +201,7 @@ MEASURES: Cases = [
 ]
 
 DATES: Cases = [
+    ("by 12/1, on 3/5, of 3/4", "by December first, on March fifth, of three quarters"),
     ("the 2019/20 season", "the twenty nineteen twenty season"),
     ("the 1950s-1960s", "the nineteen fifties to nineteen sixties"),
     ("est. 1999", "established nineteen ninety nine"),
@@ -223,6 +227,7 @@ DATES: Cases = [
 ]
 
 TIMES: Cases = [
+    ("noon-1pm", "noon to one P M"),
     ("at 5 p.m. Tuesday, 9 a.m. EST. Bob", "at five P M Tuesday, nine A M E S T. Bob"),
     ("at 5 p.m. Bob left", "at five P M. Bob left"),
     ("2h30m, 1m 30s, 5m", "two hours thirty minutes, one minute thirty seconds, five meters"),
@@ -267,6 +272,9 @@ PHONES: Cases = [
 ]
 
 CODES: Cases = [
+    ("1Z999AA10123456784", "one Z nine nine nine A A one zero one two three four five six seven eight four"),
+    ("Your PIN is 4829. I am 4829.", "Your PIN is four eight two nine. I am four thousand eight hundred twenty nine."),
+    ("the # of people, phone # 5", "the number of people, phone number five"),
     ("MO 63101-1234 and N.Y. 12201", "M O six three one zero one, one two three four and N Y one two two zero one"),
     ("ISO-8859-1", "I S O eight thousand eight hundred fifty nine one"),
     ("v2.0", "version two point zero"),
@@ -295,6 +303,8 @@ CODES: Cases = [
 ]
 
 NAMES: Cases = [
+    ("MR. SMITH of ST. LOUIS", "Mister Smith of Saint Louis"),
+    ("123 N. Main St. SE", "one hundred twenty three N Main Street S E"),
     ("The Dr. said so on Elm Dr. today", "The Doctor said so on Elm Drive today"),
     ("Mr. and Mrs. Jones", "Mister and Missus Jones"),
     ("Mr Jones", "Mister Jones"),
@@ -399,6 +409,8 @@ ROMAN: Cases = [
 ]
 
 MATH: Cases = [
+    ("Fe³⁺ and SO₄²⁻", "Fe three plus and S O four two minus"),
+    ("a² - b²", "a squared minus B squared"),
     ("x != 3", "X is not equal to three"),
     ("2x + 3", "two X plus three"),
     ("1/2", "one half"),

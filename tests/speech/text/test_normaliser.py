@@ -168,7 +168,7 @@ def calls(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize(
     "unit",
-    ["word and more, ", "1,234.5 $3 ", *"9a*[<`你🙂.\n\u0301", "<!--", "&a", "- ", "| ", "e\u0301"],
+    ["word and more, ", "1,234.5 $3 ", "1A", *"9a*[<`你🙂.\n\u0301", "<!--", "&a", "- ", "| ", "e\u0301"],
     ids=ascii,
 )
 def test_twice_the_text_is_twice_the_work(unit: str) -> None:
