@@ -14,14 +14,17 @@ from aiohttp.typedefs import Handler
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
+from gateway.deepgram.errors import deepgram_errors
+from gateway.deepgram.routes import add_deepgram_routes
 from gateway.elevenlabs.errors import elevenlabs_errors
 from gateway.elevenlabs.routes import add_elevenlabs_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
-from gateway.realtime import realtime_handler
+from gateway.realtime import add_realtime_route
 from gateway.settings import Settings
 from gateway.speak import add_speech_routes
 from gateway.state import SERVICE, Service
 from gateway.transcriptions import transcribe_handler
+from gateway.vosk.handler import add_vosk_routes
 from speech.models import ModelError
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
             pages.security_headers,
             errors_middleware,
             elevenlabs_errors,
+            deepgram_errors,
             service.guard.middleware,
         ]
     )
@@ -70,12 +74,13 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/metrics", health.metrics)
     app.router.add_get("/v1/models", health.list_models)
     app.router.add_get("/v1/models/{model:.+}", health.get_model)
-    app.router.add_get("/v1/realtime", realtime_handler)
+    add_realtime_route(app)
     app.router.add_post("/v1/audio/transcriptions", transcribe_handler)
     add_speech_routes(app)
     add_elevenlabs_routes(app)
+    add_deepgram_routes(app)
     add_routes(app)
-    app.router.add_get("/", pages.index)
+    add_vosk_routes(app, pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_get("/voice", pages.voice)
     app.router.add_static("/static/", pages.WEB)

@@ -21,6 +21,9 @@ from workers.errors import ServingError
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 """Browsers cannot set a header on a WebSocket; OpenAI's clients send the key as this subprotocol instead."""
 
+KEY_SCHEMES = ("bearer", "token")
+"""Words before a key: in the header Authorization, or as Deepgram's browsers have it the subprotocol before it."""
+
 OPEN_PATHS = ("/", "/jobs", "/voice", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
 
@@ -117,11 +120,14 @@ def is_open(path: str) -> bool:
 def presented_key(request: web.BaseRequest) -> str | None:
     """The key that a request carries, not yet checked."""
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and value.strip():
+    if scheme.lower() in KEY_SCHEMES and value.strip():
         return value.strip()
-    for offered in request.headers.get("Sec-WebSocket-Protocol", "").split(","):
-        if offered.strip().startswith(SUBPROTOCOL_PREFIX):
-            return offered.strip().removeprefix(SUBPROTOCOL_PREFIX)
+    offers = [offer.strip() for offer in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    for offered in offers:
+        if offered.startswith(SUBPROTOCOL_PREFIX):
+            return offered.removeprefix(SUBPROTOCOL_PREFIX)
+    if len(offers) > 1 and offers[0] in KEY_SCHEMES:
+        return offers[1] or None
     return request.headers.get("xi-api-key", "").strip() or None
 
 

@@ -1,0 +1,95 @@
+"""GET /vosk, and / for clients that know no path: who may come in, and how the socket ends."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway.auth import IDENTITY, KEY_SCHEMES
+from gateway.realtime.handler import UpgradeRequired
+from gateway.sockets import LIMITS, REASON_BYTES, Connection, SocketLimits
+from gateway.state import SERVICE, Service
+from gateway.vosk.session import INVALID, VoskSession
+from speech.config import StreamConfig
+from workers.errors import InputInvalid, ServingError
+
+PATH = "/vosk"
+MESSAGE_BYTES = 4 * 1024 * 1024
+"""Two minutes of 16 kHz sound; a larger message closes the socket with 1009."""
+
+
+def add_vosk_routes(app: web.Application, page: Handler) -> None:
+    """Add the routes of this package. `page` is what browsers get at /, where vosk's clients connect."""
+
+    async def root(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return await page(request)
+        # The page is for everybody, which this is not.
+        request[IDENTITY] = request.app[SERVICE].guard.identify(request)
+        return await vosk(request)
+
+    app.router.add_get("/", root)
+    app.router.add_get(PATH, vosk)
+
+
+async def vosk(request: web.Request) -> web.StreamResponse:
+    """The route. Whoever is not admitted is told so before the upgrade."""
+    service = request.app[SERVICE]
+    try:
+        _check(request)
+        with service.session(request[IDENTITY]):
+            return await _serve(request, service)
+    except ServingError as error:
+        service.metrics.refused("session", error.code)
+        raise
+
+
+async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
+    config = StreamConfig(service.engine.resolve(request.query.get("model") or None))
+    limits = request.app.get(LIMITS) or SocketLimits(
+        max_message_bytes=MESSAGE_BYTES, session_seconds=service.settings.session_seconds
+    )
+    transcriber = service.engine.open_stream(config)
+    service.metrics.session_started()
+    try:
+        ws = web.WebSocketResponse(
+            protocols=KEY_SCHEMES, max_msg_size=limits.max_message_bytes, autoping=False, compress=False
+        )
+        await ws.prepare(request)
+        connection = Connection(ws, request, limits)
+        connection.open(service.draining)
+        try:
+            session = VoskSession(connection, service, transcriber, config)
+            try:
+                await session.run()
+            finally:
+                await session.close()
+            if session.refusal is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limits.send_seconds):
+                        await connection.flushed()
+                        await ws.close(code=INVALID, message=_reason(session.refusal))
+        finally:
+            await connection.close()
+    finally:
+        service.metrics.session_ended()
+        await transcriber.close()
+    return ws
+
+
+def _check(request: web.Request) -> None:
+    offered = [offer.strip() for offer in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
+    if offered != [""] and not set(offered) & set(KEY_SCHEMES):
+        raise InputInvalid(
+            "Offer the WebSocket subprotocols 'token' and your key, or none.", param="Sec-WebSocket-Protocol"
+        )
+    if not web.WebSocketResponse(protocols=KEY_SCHEMES).can_prepare(request):
+        raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")
+
+
+def _reason(text: str) -> bytes:
+    return text.encode()[:REASON_BYTES].decode(errors="ignore").encode()
