@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from heapq import heappop
 
+from workers.fairness import Fairness, Tenant
 from workers.home import Home
 from workers.task import Lane, Task
 
 LANES = len(Lane)
 
 Entry = tuple[float, int, Task]
-"""(due in seconds, number, task): the order of tasks within a lane."""
+"""(due in seconds, number, task): the order of a tenant's tasks within a lane."""
 
 
 class Batch:
@@ -31,27 +32,35 @@ class Batch:
 
 
 class Group:
-    """Tasks that may share a batch, a heap by (due, number) for each lane. Entries a task has left are skipped."""
+    """Tasks that may share a batch: for each lane and tenant a heap by (due, number). Entries a task has left are
+    skipped."""
 
-    __slots__ = ("key", "home", "bucket", "heaps", "counts", "costs", "size")
+    __slots__ = ("key", "home", "bucket", "fairness", "heaps", "counts", "costs", "size")
 
-    def __init__(self, key: Hashable, home: Home, bucket: Hashable) -> None:
+    def __init__(self, key: Hashable, home: Home, bucket: Hashable, fairness: Fairness) -> None:
         self.key = key
         self.home = home
         self.bucket = bucket
-        self.heaps: tuple[list[Entry], ...] = tuple([] for _ in range(LANES))
+        self.fairness = fairness
+        self.heaps: tuple[dict[Tenant, list[Entry]], ...] = tuple({} for _ in range(LANES))
         self.counts = [0] * LANES
         self.costs = [0.0] * LANES
         self.size = 0
 
     def first(self, rank: int) -> Task | None:
         """The most urgent task of one lane."""
-        heap = self.heaps[rank]
-        while heap:
-            if heap[0][2].entry is heap[0]:
-                return heap[0][2]
-            heappop(heap)
-        return None
+        heaps = self.heaps[rank]
+        firsts, empty = [], []
+        for tenant, heap in heaps.items():
+            while heap and heap[0][2].entry is not heap[0]:
+                heappop(heap)
+            if heap:
+                firsts.append(heap[0][2])
+            else:
+                empty.append(tenant)
+        for tenant in empty:
+            del heaps[tenant]
+        return min(firsts, key=self.fairness.order) if len(firsts) > 1 else firsts[0] if firsts else None
 
     def head(self) -> Task | None:
         for rank in range(LANES):

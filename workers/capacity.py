@@ -12,6 +12,7 @@ from typing import Self
 
 from workers.device import Device
 from workers.errors import BackendDead, Draining, Overloaded
+from workers.fairness import TENANT, Tenant
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -25,11 +26,12 @@ ROUNDING = 1e-9
 class Lease:
     """A reserved share (seconds of step time per second) of one device. Release it when the session is over."""
 
-    __slots__ = ("device", "share", "began", "_capacity", "_open")
+    __slots__ = ("device", "share", "tenant", "began", "_capacity", "_open")
 
     def __init__(self, capacity: Capacity, device: Device, share: float) -> None:
         self.device = device
         self.share = share
+        self.tenant = TENANT.get()
         self.began = device.clock()
         self._capacity = capacity
         self._open = True
@@ -67,7 +69,8 @@ class Capacity:
 
         `first_result` is how many seconds the first result may take (0.0: no matter); a device whose live backlog is
         longer is passed over. A device with nothing to do admits one session of any share: an estimate that is too
-        high can only be corrected by running.
+        high can only be corrected by running. The tenant whose work this is may hold one session in any case, and
+        further ones as far as its `room` goes, so that nobody finds every place taken by somebody else.
 
         Raises `Overloaded` with the seconds after which room is expected, `Draining`, or `BackendDead` when no
         replica is up.
@@ -81,6 +84,11 @@ class Capacity:
             devices = [device for device in devices if device.ready]
             if not devices:
                 raise BackendDead(f"no device is ready for {pool.model}")
+            if not self._has_room(TENANT.get(), share, devices):
+                raise Overloaded(
+                    "this key's sessions hold all that is meant for one key; close one first",
+                    retry_after=self._room_expected(devices),
+                )
             fitting = [device for device in devices if self._fits(device, share)]
             if not fitting:
                 raise Overloaded("every device is reserved up to its limit", retry_after=self._room_expected(devices))
@@ -117,6 +125,10 @@ class Capacity:
 
     def _fits(self, device: Device, share: float) -> bool:
         return self._used(device) + share <= self.limit + ROUNDING or self._idle(device)
+
+    def _has_room(self, tenant: Tenant, share: float, devices: list[Device]) -> bool:
+        held = [lease.share for device in devices for lease in self._leases[device] if lease.tenant == tenant]
+        return not held or sum(held) + share <= tenant.room * self.limit * len(devices) + ROUNDING
 
     def _idle(self, device: Device) -> bool:
         return not self._leases[device] and not device.loop.open

@@ -2,9 +2,10 @@
 
 The whole policy, in the order in which `pick` applies it:
 
-1. The most urgent waiting task heads the batch: lane first, then earliest deadline. A lane that is passed over gets a
-   step out of turn now and then, so that a busy device still serves bulk: five in each `patience` seconds as long as
-   nobody more urgent becomes late by it, one in any case, and never more than a fifth of the device's time.
+1. The most urgent waiting task heads the batch: lane first, then who has had least (`fairness`), then earliest
+   deadline. A lane that is passed over gets a step out of turn now and then, so that a busy device still serves bulk:
+   five in each `patience` seconds as long as nobody more urgent becomes late by it, one in any case, and never more
+   than a fifth of the device's time.
 2. Tasks of the same backend and bucket join in order of urgency until one does not fit: the backend's items and cost;
    the step budget, while anybody is live, a sixth of it for bulk that only fills gaps; or a deadline: the joining
    task's own, or that of any more urgent task on the device, which the longer batch would break and the shorter one
@@ -25,6 +26,7 @@ from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 
 from workers.batch import LANES, Batch, Entry, Group
+from workers.fairness import STRETCH, Fairness
 from workers.home import Home
 from workers.latency import NOTHING_KNOWN, Curve, LatencyModel
 from workers.task import Lane, Task
@@ -46,6 +48,7 @@ class Scheduler:
         self.patience = patience
         self.waiting = [0] * LANES
         self._ready = 0
+        self._fairness = Fairness(LANES)
         self._groups: dict[Hashable, Group] = {}
         self._streams: dict[Hashable, deque[Task]] = {}
         self._newest: dict[Hashable, Task] = {}
@@ -149,7 +152,7 @@ class Scheduler:
         """Everything that waits, in order of submission."""
         tasks = [task for queue in self._streams.values() for task in queue if not task.running]
         for group in self._groups.values():
-            for heap in group.heaps:
+            for heap in (heap for heaps in group.heaps for heap in heaps.values()):
                 tasks += [task for entry in heap if (task := entry[2]).entry is entry and task.stream is None]
         return sorted(tasks, key=lambda task: task.number)
 
@@ -173,7 +176,7 @@ class Scheduler:
         heads = [head for group in self._groups.values() if (head := group.head()) is not None]
         if not heads:
             return None
-        heads.sort(key=_urgency)
+        heads.sort(key=self._fairness.order)
         overdue = self._overdue(now)
         head = overdue or heads[0]
         budget = self.step_budget if live or now < self._live_until or heads[0].rank <= Lane.PARTIAL else math.inf
@@ -181,6 +184,7 @@ class Scheduler:
             budget *= 1.0 if overdue else BULK_SHARE
             head = self._widening(head, heads, now) or head
         self._turn_at[head.rank] = now
+        self._fairness.leads(head)
         return self._fill(head, heads, now, budget)
 
     def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
@@ -200,7 +204,7 @@ class Scheduler:
             groups = [group for group in self._groups.values() if group.counts[rank]]
             firsts = [task for group in groups if (task := group.first(rank)) is not None]
             if firsts:
-                first = min(firsts, key=_urgency)
+                first = min(firsts, key=self._fairness.order)
                 waited = now - max(first.since, self._turn_at[rank])
                 pause = min(HORIZON, max(self.patience / 5, 4 * self._alone(first, now)))
                 if waited >= pause and (waited >= self.patience or self._can_wait_for(first, now)):
@@ -225,25 +229,25 @@ class Scheduler:
         latest = now + max(budget, 2 * curve.a)
         if now + took <= head.deadline:
             latest = min(latest, head.deadline)
-        tasks = [head]
-        self._take(head)
+        tasks, longest = [head], now + STRETCH * took
+        self._take(head, took)
         rivals = deque(rival for rival in heads if rival is not head and rival.group is not group)
         for rank in range(LANES if head.lane > Lane.PARTIAL else Lane.BULK):
             while len(tasks) < items and (task := group.first(rank)) is not None:
                 more = cost + task.demand.cost
                 ends = now + curve.at(more)
-                while rivals and _urgency(rivals[0]) < _urgency(task):
+                while rivals and self._fairness.order(rivals[0]) < self._fairness.order(task):
                     rival = rivals.popleft()
                     start = rival.deadline - self._alone(rival, now)
                     if now + took <= start:
                         latest = min(latest, start)
-                if more > home.cost or ends > latest:
+                if more > home.cost or ends > latest or (ends > longest and self._fairness.yields(task, head)):
                     return Batch(home, bucket, tasks, took)
+                self._take(task, ends - now - took)
                 cost, took = more, ends - now
                 if ends <= task.deadline:
                     latest = min(latest, task.deadline)
                 tasks.append(task)
-                self._take(task)
         return Batch(home, bucket, tasks, took)
 
     def _alone(self, task: Task, now: float) -> float:
@@ -276,10 +280,10 @@ class Scheduler:
         key = (task.home, task.demand.bucket, task.party)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, task.home, task.demand.bucket)
+            group = self._groups[key] = Group(key, task.home, task.demand.bucket, self._fairness)
         entry = (due, task.number, task)
         task.entry, task.group, task.rank = entry, group, rank
-        heap = group.heaps[rank]
+        heap = group.heaps[rank].setdefault(task.tenant, [])
         heappush(heap, entry)
         group.counts[rank] += 1
         group.costs[rank] += task.demand.cost
@@ -300,8 +304,9 @@ class Scheduler:
         if not group.size:
             del self._groups[group.key]
 
-    def _take(self, task: Task) -> None:
-        """Into a step."""
+    def _take(self, task: Task, seconds: float) -> None:
+        """Into a step, which is so much longer for it."""
+        self._fairness.charge(task, task.rank, seconds)
         self._pull(task)
         self.waiting[task.lane] -= 1
         self._forget_newest(task)
@@ -343,8 +348,3 @@ def _expires(entry: Entry) -> bool:
     """Whether this is still the entry of a task that has not begun."""
     due, _, task = entry
     return due == task.deadline and not task.running and task.rank >= 0 and not task.timing.steps
-
-
-def _urgency(task: Task) -> tuple[int, Entry]:
-    assert task.entry is not None
-    return (task.rank, task.entry)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from workers.backend import Demand, Done, More
 from workers.clock import Clock, monotonic
 from workers.errors import BackendFailed, Cancelled, ServingError
+from workers.fairness import TENANT
 
 if TYPE_CHECKING:
     from workers.home import Home
@@ -120,7 +121,7 @@ class Task:
     __slots__ = (
         "number", "payload", "lane", "deadline", "stream", "coalesce", "hard", "sink", "wake", "router", "clock",
         "timing", "lock", "ended", "run", "handed_out", "repeated", "retries", "moves",
-        "host", "home", "state", "demand", "due", "since", "party", "entry", "group", "rank", "running",
+        "tenant", "host", "home", "state", "demand", "due", "since", "party", "entry", "group", "rank", "running",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +153,7 @@ class Task:
         self.wake = wake
         self.router = router
         self.clock = clock
+        self.tenant = TENANT.get()
         self.timing = Timing(clock())
         # Guarded by the task's lock.
         self.lock = threading.RLock()
