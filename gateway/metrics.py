@@ -31,6 +31,8 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._sessions = Gauge("speechlane_sessions", "Live sessions now.", registry=registry)
         self._admitted = Counter("speechlane_sessions_admitted", "Sessions taken.", registry=registry)
+        self._parked = Gauge("speechlane_sessions_parked", "Live sessions whose connection broke.", registry=registry)
+        self._resumed = Counter("speechlane_sessions_resumed", "Connections that took a session up.", registry=registry)
         self._refused = Counter("speechlane_refused", "Work refused.", ["kind", "reason"], registry=registry)
         self._utterances = Counter("speechlane_utterances", "Utterances ended.", ["outcome"], registry=registry)
         self._audio = Counter("speechlane_audio_seconds", "Audio received.", ["kind"], registry=registry)
@@ -96,6 +98,14 @@ class Metrics:
     def session_ended(self) -> None:
         """A live session that was admitted has ended, in whatever way."""
         self._sessions.dec()
+
+    def parked(self, count: int) -> None:
+        """So many live sessions wait for their client to come back."""
+        self._parked.set(count)
+
+    def resumed(self) -> None:
+        """A client has come back to its session."""
+        self._resumed.inc()
 
     def refused(self, kind: str, reason: str) -> None:
         """A "session", "speech", "file" or "job" was turned away; `reason` is the error's code."""

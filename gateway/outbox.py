@@ -48,10 +48,10 @@ class Outbox:
         self._serial += 1
         return self._add(self._serial, frame, len(frame.payload))
 
-    def put_bytes(self, data: bytes) -> bool:
-        """Add a binary frame at the end."""
+    def put_bytes(self, data: bytes, opcode: WSMsgType = WSMsgType.BINARY) -> bool:
+        """Add a frame at the end, as it goes out."""
         self._serial += 1
-        return self._add(self._serial, Control(WSMsgType.BINARY, data), len(data))
+        return self._add(self._serial, Control(opcode, data), len(data))
 
     def put_text(self, key: object, event: Message, field: str) -> bool:
         """Continue the text in `field` of the unsent message of this key, or add the message at the end."""

@@ -64,6 +64,10 @@ class Settings(BaseSettings):
     download: bool = Field(False, description="Fetch models that are not on this machine from the hub at start.")
     max_sessions: int = Field(512, ge=1, description="Live sessions at once, whatever the device could carry.")
     max_sessions_per_key: int | None = Field(None, ge=1, description="Live sessions at once for each API key.")
+    resume_seconds: float = Field(
+        30.0, gt=0, le=600, description="Time that a live session waits for a client whose connection broke."
+    )
+    max_parked: int = Field(64, ge=0, description="Live sessions that wait so at once.")
     max_files: int = Field(4, ge=1, description="Uploaded files transcribed at once.")
     max_upload_bytes: int = Field(256 * MIB, ge=1, description="Largest uploaded file.")
     max_audio_seconds: float = Field(3600.0, gt=0, description="Longest uploaded recording.")

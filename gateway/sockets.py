@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,6 +22,10 @@ MIB = 1024 * 1024
 SEND_BUFFER = 256 * 1024
 TURN = 32
 """Frames after which the other connections get their turn: reading does not wait while a flood of them is buffered."""
+FAREWELLS = (None, 0, 1000, 1001)
+"""Close codes, or none, by which a client says that it is done; others tell of a fault on the way."""
+RETRY_SECONDS = 5
+"""After which a client may connect to what comes after a service that shuts down."""
 REASON_BYTES = 123
 """What fits into a close frame beside its code (RFC 6455, 5.5)."""
 
@@ -46,6 +50,8 @@ class SocketLimits:
     """A peer that takes nothing for so long is not reading: it is closed with 1008 and its state is freed."""
     finish_seconds: float = 15.0
     """What the last final may take when the session ends before its client does."""
+    drain_seconds: float = 10.0
+    """When the service goes down, what is being said gets so long to come to its end."""
     queue_messages: int = 512
     queue_bytes: int = 4 * MIB
     """Unsent messages, after merging; one more than either closes the connection with 1008."""
@@ -65,6 +71,8 @@ class Close(IntEnum):
     FAILED = 1011
     DRAINING = 1012
     OVERLOADED = 1013
+    TAKEN_OVER = 4103
+    """The session goes on on another connection of its client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,8 @@ class Ending:
 
     code: Close
     reason: str
+    left: bool = False
+    """The client has said that it goes, where else its connection is lost."""
 
     @property
     def finalise(self) -> bool:
@@ -87,6 +97,8 @@ class Connection:
         self.ws = ws
         self.limits = limits
         self.ending: Ending | None = None
+        self.before_drain: Callable[[], Awaitable[object]] | None = None
+        """When the service goes down, the connection ends after this, or after `drain_seconds`."""
         self._transport = request.transport
         self._outbox = Outbox(limits.queue_messages, limits.queue_bytes)
         self._loop = asyncio.get_running_loop()
@@ -99,10 +111,14 @@ class Connection:
         """Whether something has made the connection end; who works long for it should look in between."""
         return self._stopped() or (self._transport is not None and self._transport.is_closing())
 
-    def open(self, draining: asyncio.Event) -> None:
-        """Begin to send, and to count the session's time; when `draining` is set the connection ends with 1012."""
+    def open(self, draining: asyncio.Event, seconds: float | None = None) -> None:
+        """Begin to send, and to count the session's time; when `draining` is set the connection ends with 1012.
+
+        `seconds` are what the session has left; None: all of `session_seconds`.
+        """
         longest = "the session has reached its longest duration"
-        self._expiry = self._loop.call_later(self.limits.session_seconds, self.stop, Close.EXPIRED, longest)
+        left = self.limits.session_seconds if seconds is None else seconds
+        self._expiry = self._loop.call_later(left, self.stop, Close.EXPIRED, longest)
         bound_send_buffer(self._transport)
         self._tasks = [
             self._loop.create_task(self._send_all(), name="socket sender"),
@@ -116,6 +132,13 @@ class Connection:
     def send_bytes(self, data: bytes) -> None:
         """Queue a binary frame that must arrive."""
         self._check(self._outbox.put_bytes(data))
+
+    def send_encoded(self, data: bytes, key: object = None) -> None:
+        """Queue a message that is JSON already; with a key as `send_latest` does, else as `send` does."""
+        if key is None:
+            self._check(self._outbox.put_bytes(data, WSMsgType.TEXT))
+        else:
+            self._check(self._outbox.put_latest(key, Control(WSMsgType.TEXT, data)))
 
     async def room(self) -> None:
         """Wait until at most half of what may wait does: who sends as much as there is asks before each message."""
@@ -137,11 +160,11 @@ class Connection:
         """Queue a state of which only the newest counts: it takes the place of an unsent one of the same key."""
         self._check(self._outbox.put_latest(key, event))
 
-    def stop(self, code: Close, reason: str) -> None:
+    def stop(self, code: Close, reason: str, *, left: bool = False) -> None:
         """End the connection: `frames()` ends once the frame at hand is dealt with. The first reason counts."""
         if self.ending is not None:
             return
-        self.ending = Ending(code, reason)
+        self.ending = Ending(code, reason, left)
         if code in (Close.SLOW_READER, Close.LOST):
             self._outbox.release()
         if self._receiving is not None and not self._receiving.expired():
@@ -187,7 +210,7 @@ class Connection:
                 heard = now()
                 self.touch()
             elif message.type is WSMsgType.CLOSE:
-                self.stop(Close.LOST, "the client has closed it")
+                self.stop(Close.LOST, "the client has closed it", left=message.data in FAREWELLS)
             elif message.type is not WSMsgType.PONG:
                 self.stop(Close.LOST, "the connection broke")
 
@@ -236,7 +259,11 @@ class Connection:
 
     async def _await_drain(self, draining: asyncio.Event) -> None:
         await draining.wait()
-        self.stop(Close.DRAINING, "the service is shutting down")
+        if self.before_drain is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.limits.drain_seconds):
+                    await self.before_drain()
+        self.stop(Close.DRAINING, f"the service is shutting down; try again in {RETRY_SECONDS} s")
 
 
 def bound_send_buffer(transport: asyncio.Transport | None) -> None:

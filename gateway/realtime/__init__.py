@@ -2,9 +2,21 @@
 
 Deviations and extensions, all additive: PCM at any rate from 8000 to 48000 Hz; `semantic_vad` turns eagerness into a
 length of silence; and with `include`, words with times and confidence on completed ("x.words"), the tail that may still
-change as x.transcription.unstable ("x.unstable"), and how far behind the service is ("x.lag").
+change as x.transcription.unstable ("x.unstable"), and how far behind the service is ("x.lag"); and with `resume=1`
+sessions that their client may take up again when its connection broke.
 """
 
-from gateway.realtime.handler import realtime_handler
+from aiohttp import web
 
-__all__ = ["realtime_handler"]
+from gateway.realtime.handler import realtime_handler
+from gateway.realtime.parking import PARKING, Parking
+from gateway.state import SERVICE
+
+__all__ = ["add_realtime_route"]
+
+
+def add_realtime_route(app: web.Application) -> None:
+    """GET /v1/realtime, and the sessions that wait for their clients."""
+    app[PARKING] = parking = Parking(app[SERVICE])
+    app.on_shutdown.append(parking.close)
+    app.router.add_get("/v1/realtime", realtime_handler)

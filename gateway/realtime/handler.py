@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, get_args
 
 from aiohttp import web
@@ -17,7 +18,9 @@ from gateway.realtime.conversation import ConversationSession, open_conversation
 from gateway.realtime.conversation import messages as conversation
 from gateway.realtime.live import LiveSession, requested_stream
 from gateway.realtime.messages import Include, Session
+from gateway.realtime.parking import PARKING
 from gateway.realtime.parse import RequestError
+from gateway.realtime.resumable import ResumableSession, patient
 from gateway.realtime.session import TranscriptionSession
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.state import SERVICE, Service
@@ -25,6 +28,7 @@ from workers.errors import InputInvalid, Overloaded, ServingError
 
 SUBPROTOCOL = "realtime"
 BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
+_NUMBER = re.compile("[0-9]{1,15}", re.ASCII)
 
 OPENAI_VOICE_MODELS = ("gpt-realtime", "gpt-4o-realtime", "gpt-4o-mini-realtime", "gpt-audio")
 """How the names of OpenAI's voice models begin, which stand for the assistant of this service."""
@@ -34,15 +38,19 @@ async def realtime_handler(request: web.Request) -> web.StreamResponse:
     """Speak OpenAI's transcription sessions, or its conversations, on a WebSocket.
 
     Query: `intent` (transcription or conversation; left out, the model tells), `model` (of the kind that is meant),
-    `include` (one or several, also separated by commas). Whoever is not admitted is told so before the upgrade: 503
-    with Retry-After.
+    `include` (one or several, also separated by commas), `resume=1` for a session that may be resumed, and
+    `session=TOKEN&last_event=N` to resume it. Whoever is not admitted is told so before the upgrade: 503 with
+    Retry-After.
     """
     service = request.app[SERVICE]
     try:
         _check(request)
         # None of these waits for anything, so that a refusal costs the client one round trip.
-        with service.session(request[IDENTITY]):
-            return await _serve(request, service)
+        if "session" in request.query:
+            return await _resume(request, service)
+        async with AsyncExitStack() as held:
+            held.enter_context(service.session(request[IDENTITY]))
+            return await _serve(request, service, held)
     except Overloaded as error:
         service.metrics.refused("session", error.code)
         fields = error_fields(error) | {"type": "server_error"}
@@ -53,9 +61,11 @@ async def realtime_handler(request: web.Request) -> web.StreamResponse:
         raise
 
 
-async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
+async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -> web.StreamResponse:
+    """A new session; `held` frees its place at the end."""
     engine, model = service.engine, request.query.get("model") or None
     talks = _is_conversation(request.query.get("intent"), model, service)
+    resumable = _wants_resume(request.query, talks)
     session: Session | conversation.Session
     if talks:
         session = open_conversation(engine, service.assistant.name, _included(request.query, conversation.INCLUDE))
@@ -67,37 +77,66 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         config = requested_stream(engine, session, model)
     except RequestError as error:
         raise ModelNotFound(error.message, param="model") from None
-    limits = request.app.get(LIMITS) or SocketLimits(session_seconds=service.settings.session_seconds)
+    if resumable:
+        config = patient(config, service.settings.resume_seconds)
     transcriber = engine.open_stream(config)
+    held.push_async_callback(transcriber.close)
     service.metrics.session_started()
-    try:
-        ws = web.WebSocketResponse(
-            protocols=(SUBPROTOCOL,),
-            max_msg_size=limits.max_message_bytes,
-            autoping=False,
-            # Base64 of audio hardly shrinks, and a zlib state for each session would cost more than it saves.
-            compress=False,
-        )
-        await ws.prepare(request)
-        connection = Connection(ws, request, limits)
-        connection.open(service.draining)
+    held.callback(service.metrics.session_ended)
+    async with _connected(request, service) as connection:
+        shape = _shape(request)
+        if resumable:
+            assert isinstance(session, Session)
+            parking = request.app[PARKING]
+            kept = ResumableSession(connection, service, transcriber, session, config, shape, parking)
+            parking.begin(kept, request[IDENTITY], held.pop_all())
+            await kept.visit.over.wait()
+            return connection.ws
+        live: LiveSession
+        if isinstance(session, conversation.Session):
+            live = ConversationSession(connection, service, transcriber, session, config, shape)
+        else:
+            live = TranscriptionSession(connection, service, transcriber, session, config, shape)
         try:
-            shape = _shape(request)
-            live: LiveSession
-            if isinstance(session, conversation.Session):
-                live = ConversationSession(connection, service, transcriber, session, config, shape)
-            else:
-                live = TranscriptionSession(connection, service, transcriber, session, config, shape)
-            try:
-                await live.run()
-            finally:
-                await live.close()
+            await live.run()
         finally:
-            await connection.close()
+            await live.close()
+    return connection.ws
+
+
+async def _resume(request: web.Request, service: Service) -> web.StreamResponse:
+    """A session that waits, or whose connection is dead without anybody having noticed, goes on on this one."""
+    service.refuse_when_draining()
+    token, after = request.query["session"], request.query.get("last_event", "0")
+    if not _NUMBER.fullmatch(after):
+        raise InputInvalid("last_event is the sequence of the last event that has come.", param="last_event")
+    session = request.app[PARKING].find(token, request[IDENTITY], int(after))
+    async with _connected(request, service, session.seconds_left) as connection:
+        await session.take_up(connection, int(after))
+    return connection.ws
+
+
+@asynccontextmanager
+async def _connected(request: web.Request, service: Service, seconds: float | None = None) -> AsyncIterator[Connection]:
+    """The WebSocket of a request, open; `seconds` are what is left to its session, None: all."""
+    settings = service.settings
+    limits = request.app.get(LIMITS) or SocketLimits(
+        session_seconds=settings.session_seconds, drain_seconds=settings.drain_seconds / 2
+    )
+    ws = web.WebSocketResponse(
+        protocols=(SUBPROTOCOL,),
+        max_msg_size=limits.max_message_bytes,
+        autoping=False,
+        # Base64 of audio hardly shrinks, and a zlib state for each session would cost more than it saves.
+        compress=False,
+    )
+    await ws.prepare(request)
+    connection = Connection(ws, request, limits)
+    connection.open(service.draining, seconds)
+    try:
+        yield connection
     finally:
-        service.metrics.session_ended()
-        await transcriber.close()
-    return ws
+        await connection.close()
 
 
 def _check(request: web.Request) -> None:
@@ -111,6 +150,15 @@ def _check(request: web.Request) -> None:
         raise InputInvalid(f"Offer the WebSocket subprotocol {SUBPROTOCOL!r}, or none.", param="Sec-WebSocket-Protocol")
     if not web.WebSocketResponse(protocols=(SUBPROTOCOL,)).can_prepare(request):
         raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")
+
+
+def _wants_resume(query: MultiMapping[str], talks: bool) -> bool:
+    wish = query.get("resume", "0")
+    if wish not in ("0", "1"):
+        raise InputInvalid("resume is 1 for a session that can be resumed, else 0.", param="resume")
+    if wish == "1" and talks:
+        raise InputInvalid("A conversation cannot be resumed; leave resume out.", param="resume")
+    return wish == "1"
 
 
 def _is_conversation(intent: str | None, model: str | None, service: Service) -> bool:

@@ -15,12 +15,12 @@ from gateway.realtime.config import PARAM_OF_FIELD, TRANSCRIPTION, audio_format,
 from gateway.realtime.items import new_id
 from gateway.realtime.messages import EVENTS, AnySession, Append, Clear, ClientEvent, Commit
 from gateway.realtime.parse import Events, RequestError, parse
-from gateway.sockets import Close, Connection
+from gateway.sockets import Close, Connection, Ending
 from gateway.state import Service
 from speech.asr import SAMPLE_RATE, Samples
 from speech.audio import AudioDecoder, AudioFormat
 from speech.config import StreamConfig
-from speech.events import Event
+from speech.events import Cleared, Committed, Event, SpeechStarted
 from workers.errors import BackendFailed, Draining, InputInvalid, Overloaded, ServingError
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class LiveSession:
         self._position = 0.0
         self._ending_stream = False
         self._pump: asyncio.Task[None] | None = None
+        self._quiet = asyncio.Event()
+        """Nobody is in the middle of an utterance."""
+        self._quiet.set()
 
     async def _other(self, event: ClientEvent) -> None:
         """Carry out an event of this kind of session. Raises `RequestError`, `InputInvalid`."""
@@ -80,19 +83,36 @@ class LiveSession:
 
     def _said(self, event: Event) -> None:
         """The stream says something."""
+        if isinstance(event, SpeechStarted):
+            self._quiet.clear()
+        elif isinstance(event, Committed | Cleared):
+            self._quiet.set()
         self._adapter.handle(event)
 
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then finalise what is open if the client can still hear it."""
         self._tell("created")
         self._listen()
-        async for frame in self._connection.frames():
-            await self._take(frame)
-        ending = self._connection.ending
+        ending = await self._hear_client()
         if ending is not None:
             log.info("session %s ends, %s: %s", self.id, ending.code.name.lower(), ending.reason)
             if ending.finalise:
                 await self._finalise()
+
+    async def _hear_client(self) -> Ending | None:
+        """Do what the client asks until it asks no more, and say why."""
+        self._connection.before_drain = self._quiet.wait
+        async for frame in self._connection.frames():
+            await self._take(frame)
+        return self._connection.ending
+
+    def _stop(self, code: Close, reason: str) -> None:
+        """The session cannot go on."""
+        self._connection.stop(code, reason)
+
+    def _abandoned(self) -> bool:
+        """Nobody waits any more for what the client has sent."""
+        return self._connection.ended()
 
     async def close(self) -> None:
         """Free the stream, whatever state it is in."""
@@ -124,9 +144,9 @@ class LiveSession:
         except RequestError as error:
             self._refuse(error)
         except Overloaded as error:
-            self._connection.stop(Close.OVERLOADED, f"{error.message} Try again in {error.retry_after:.0f} s.")
+            self._stop(Close.OVERLOADED, f"{error.message} Try again in {error.retry_after:.0f} s.")
         except Draining as error:
-            self._connection.stop(Close.DRAINING, error.message)
+            self._stop(Close.DRAINING, error.message)
         except ServingError as error:
             log.warning("session %s: %s: %s", self.id, error.code, error.message)
             self._fail(error)
@@ -155,8 +175,10 @@ class LiveSession:
     async def _hear(self, samples: Samples) -> None:
         """Hand on audio, piece by piece: a stream that is behind takes it slowly, and the session may end meanwhile."""
         for first in range(0, len(samples), PIECE):
-            if first and self._connection.ended():
+            if first and self._abandoned():
                 return
+            if not self._config.automatic:
+                self._quiet.clear()  # until it is committed
             piece = samples[first : first + PIECE]
             self._metrics.audio("live", len(piece) / SAMPLE_RATE)
             await self._transcriber.append(piece)
@@ -229,7 +251,7 @@ class LiveSession:
     def _fail(self, error: ServingError) -> None:
         """The session cannot go on: answer for every open item, then close so that the client connects anew."""
         self._adapter.fail_open(error)
-        self._connection.stop(Close.FAILED, error.message)
+        self._stop(Close.FAILED, error.message)
 
     def _refuse(self, error: RequestError) -> None:
         self._adapter.send(

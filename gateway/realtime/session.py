@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.realtime.adapter import Adapter
+from gateway.realtime.adapter import Adapter, Out
 from gateway.realtime.config import Shape, audio_format, described, from_beta, includes, merged
 from gateway.realtime.items import Items, no_item
 from gateway.realtime.live import LiveSession
@@ -28,10 +28,12 @@ class TranscriptionSession(LiveSession):
         session: Session,
         config: StreamConfig,
         shape: Shape,
+        out: Out | None = None,
     ) -> None:
+        """`out` is where events go if not to the connection."""
         self._session = session
         self._items = Items()
-        adapter = Adapter(connection, self._items, lambda what: includes(self._session, what), service.metrics)
+        adapter = Adapter(out or connection, self._items, lambda what: includes(self._session, what), service.metrics)
         adapter.shape = shape
         super().__init__(connection, service, transcriber, audio_format(session), config, adapter)
 
@@ -61,5 +63,7 @@ class TranscriptionSession(LiveSession):
     def _tell(self, what: str) -> None:
         shape = self._adapter.shape
         prefix = "transcription_session" if shape is Shape.BETA else "session"
-        fields: dict[str, Any] = described(self._session, shape, self.id, self._expires_at)
-        self._adapter.send(f"{prefix}.{what}", session=fields)
+        self._adapter.send(f"{prefix}.{what}", session=self._described())
+
+    def _described(self) -> dict[str, Any]:
+        return described(self._session, self._adapter.shape, self.id, self._expires_at)
