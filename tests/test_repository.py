@@ -101,7 +101,7 @@ def test_every_dependency_is_pinned_and_within_its_range() -> None:
 
 def test_the_package_carries_the_page_and_the_manifest(tracked: list[Path], tmp_path: Path) -> None:
     source = tmp_path / "source"  # setuptools builds inside the tree it is given
-    rooms = ("workers", "speech", "batch_jobs", "gateway")
+    rooms = ("workers", "speech", "batch_jobs", "gateway", "speechlane")
     for path in tracked:
         if path.parts[0] in rooms or len(path.parts) == 1:
             (source / path).parent.mkdir(parents=True, exist_ok=True)

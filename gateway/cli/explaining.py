@@ -14,7 +14,7 @@ from gateway.cli.service import ask
 
 
 def explained(text: str, manner: Manner, url: str | None, key: str | None) -> dict[str, Any]:
-    """The explanation, made here or by the service at `url`. Raises ListenError, ServingError, ModelError."""
+    """The explanation, made here or by the service at `url`. Raises ClientError, ServingError, ModelError."""
     if url is not None:
         body = {"input": text, "voice": manner.voice, **({"lexicon": manner.lexicon} if manner.lexicon else {})}
         answer: dict[str, Any] = ask(url, key, "/v1/text/explain", body)

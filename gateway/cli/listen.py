@@ -14,10 +14,23 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from gateway.cli.client import ListenError, Utterance, listen
 from gateway.cli.console import err, fail, out
-from gateway.cli.sources import SourceError, at_real_time, file_blocks, microphone_blocks, stdin_blocks
+from gateway.cli.sources import file_blocks, stdin_blocks
 from speech.asr import SAMPLE_RATE
+from speechlane.client import (
+    ClientError,
+    Event,
+    Failed,
+    Final,
+    Gap,
+    Partial,
+    Source,
+    SourceError,
+    Started,
+    connect,
+    microphone,
+)
+from speechlane.client.sources import at_real_time
 from workers.errors import ServingError
 
 HELP = """Stream a recording, standard input or the microphone to a running service, and show what it hears.
@@ -43,9 +56,9 @@ Examples:
 
 
 class Display(Protocol):
-    """Shows an utterance that has changed."""
+    """Shows what happened."""
 
-    def __call__(self, utterance: Utterance) -> None: ...
+    def __call__(self, event: Event) -> None: ...
 
 
 def command(
@@ -72,7 +85,7 @@ def command(
             raise SourceError(f"there is no file {source}")
         with display as show:
             asyncio.run(_run(source, url, key, rate if source in ("-", "mic") else SAMPLE_RATE, model, language, show))
-    except (ListenError, SourceError) as error:
+    except (ClientError, SourceError) as error:
         fail(str(error))
     except ServingError as error:
         fail(f"{source}: {error.message}")
@@ -96,21 +109,51 @@ async def _run(
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     blocks: AsyncIterator[bytes]
     if source == "mic":
-        blocks = microphone_blocks(rate)
+        blocks = microphone(rate).blocks
         err.print("Listening; Ctrl-C ends.", style="dim")
     else:
         blocks = at_real_time(stdin_blocks(rate) if source == "-" else file_blocks(Path(source)), rate)
-    await listen(blocks, url=url, key=key, rate=rate, model=model, language=language, show=show, stop=stop)
+    async with connect(url, key, rate=rate, model=model, language=language) as session:
+        async for event in session.transcribe(Source(rate, _until(blocks, stop))):
+            show(event)
 
 
-def _json(utterance: Utterance) -> None:
-    fields: dict[str, object] = {"item": utterance.item, "start": utterance.start}
-    if utterance.problem is not None:
-        fields |= {"type": "failed", "message": utterance.problem}
-    elif utterance.text is not None:
-        fields |= {"type": "final", "end": utterance.end, "text": utterance.text, "words": utterance.words}
-    else:
-        fields |= {"type": "partial", "stable": utterance.stable, "unstable": utterance.unstable}
+async def _until(blocks: AsyncIterator[bytes], stop: asyncio.Event) -> AsyncIterator[bytes]:
+    """The blocks until `stop` is set, even when none comes any more."""
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        while not stop.is_set():
+            block = asyncio.ensure_future(anext(blocks, None))
+            await asyncio.wait({block, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not block.done():
+                block.cancel()
+                return
+            if (data := block.result()) is None:
+                return
+            yield data
+    finally:
+        stopping.cancel()
+
+
+def _json(event: Event) -> None:
+    fields: dict[str, object]
+    match event:
+        case Started():
+            return
+        case Gap():
+            fields = {"start": event.start, "type": "gap", "end": event.end}
+        case Failed():
+            fields = {"item": event.utterance, "start": event.start, "type": "failed", "message": event.message}
+        case Final():
+            words = [
+                {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
+                for word in event.words
+            ]
+            fields = {"item": event.utterance, "start": event.start, "type": "final", "end": event.end}
+            fields |= {"text": event.text, "words": words}
+        case Partial():
+            fields = {"item": event.utterance, "start": event.start, "type": "partial"}
+            fields |= {"stable": event.stable, "unstable": event.unstable}
     typer.echo(json.dumps(fields, ensure_ascii=False))
 
 
@@ -120,17 +163,18 @@ class _Lines:
     def __init__(self, words: bool) -> None:
         self._words = words
 
-    def __call__(self, utterance: Utterance) -> None:
-        if utterance.problem is not None:
-            typer.echo(f"failed {utterance.start:.2f} {utterance.problem}")
-        elif utterance.text is None:
-            typer.echo(f"partial {(utterance.stable + utterance.unstable).strip()}")
-        elif utterance.text:
-            typer.echo(f"final {utterance.start:.2f} {utterance.end:.2f} {utterance.text}")
-            for word in utterance.words if self._words else ():
-                typer.echo(
-                    f"word {word['start']:.2f} {word['end']:.2f} {word['confidence']:.2f} {word['word'].strip()}",
-                )
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Gap():
+                typer.echo(f"lost {event.start:.2f} {event.end:.2f}")
+            case Failed():
+                typer.echo(f"failed {event.start:.2f} {event.message}")
+            case Partial():
+                typer.echo(f"partial {event.text.strip()}")
+            case Final() if event.text:
+                typer.echo(f"final {event.start:.2f} {event.end:.2f} {event.text}")
+                for word in event.words if self._words else ():
+                    typer.echo(f"word {word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.text.strip()}")
 
 
 class _Screen(AbstractContextManager[Display]):
@@ -147,21 +191,26 @@ class _Screen(AbstractContextManager[Display]):
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def _show(self, utterance: Utterance) -> None:
-        if utterance.problem is None and utterance.text is None:
-            line = Text.assemble(_times(utterance), utterance.stable.lstrip(), (utterance.unstable, "dim"))
-            self._live.update(line, refresh=True)
-            return
-        self._live.update(Text(""), refresh=True)
-        if utterance.problem is not None:
-            out.print(Text.assemble(_times(utterance), (utterance.problem, "red")))
-        elif utterance.text:
-            out.print(Text.assemble(_times(utterance), utterance.text))
-            for word in utterance.words if self._words else ():
-                row = f"    {word['start']:7.2f} {word['end']:7.2f}  {word['confidence']:4.0%}  {word['word'].strip()}"
-                out.print(Text(row, style="dim"))
+    def _show(self, event: Event) -> None:
+        match event:
+            case Started():
+                pass
+            case Partial():
+                line = Text.assemble(_times(event.start), event.stable.lstrip(), (event.unstable, "dim"))
+                self._live.update(line, refresh=True)
+            case Failed() | Gap():
+                self._live.update(Text(""), refresh=True)
+                said = event.message if isinstance(event, Failed) else "lost: the service did not keep the session"
+                out.print(Text.assemble(_times(event.start, event.end), (said, "red")))
+            case Final():
+                self._live.update(Text(""), refresh=True)
+                if event.text:
+                    out.print(Text.assemble(_times(event.start, event.end), event.text))
+                for word in event.words if self._words else ():
+                    row = f"    {word.start:7.2f} {word.end:7.2f}  {word.confidence:4.0%}  {word.text.strip()}"
+                    out.print(Text(row, style="dim"))
 
 
-def _times(utterance: Utterance) -> tuple[str, str]:
-    end = f"{utterance.end:6.2f}" if utterance.end else "      "
-    return f"{utterance.start:6.2f} {end}  ", "cyan"
+def _times(start: float, end: float = 0.0) -> tuple[str, str]:
+    shown = f"{end:6.2f}" if end else "      "
+    return f"{start:6.2f} {shown}  ", "cyan"

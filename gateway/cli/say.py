@@ -68,12 +68,11 @@ def command(
     if play and output:
         fail("--play and -o exclude each other", 2)
     # Imported late so that --help and wrong arguments answer at once.
-    from gateway.cli.client import ListenError
     from gateway.cli.explaining import explained, show
     from gateway.cli.saying import Manner, SayError, read_lexicon, said, speak
     from gateway.cli.sound_out import sink_for
-    from gateway.cli.sources import SourceError
     from speech.models import ModelError
+    from speechlane.client.errors import ClientError, SourceError
     from workers.errors import ServingError
 
     try:
@@ -84,7 +83,7 @@ def command(
         sink = sink_for(output, play, kind, rate, terminal=sys.stdout.isatty())
         progress = None if quiet or not err.is_terminal else err.status("Loading the voice" if url is None else "")
         asyncio.run(speak(text, file, manner, sink, url=url, key=key, progress=progress))
-    except (SayError, ListenError, SourceError, ModelError) as error:
+    except (SayError, ClientError, SourceError, ModelError) as error:
         fail(str(error))
     except ServingError as error:
         fail(error.message, 2 if error.status == 422 else 1)

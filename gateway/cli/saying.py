@@ -19,9 +19,10 @@ import numpy as np
 from rich.status import Status
 from websockets.exceptions import ConnectionClosed
 
-from gateway.cli.client import ListenError, closed, connected
 from gateway.cli.sources import threaded
 from speech.tts import Sound
+from speechlane.client.errors import ClientError, closed
+from speechlane.client.wire import connected
 
 if TYPE_CHECKING:
     from gateway.cli.sound_out import Sink
@@ -71,7 +72,7 @@ async def speak(
     key: str | None,
     progress: Status | None,
 ) -> None:
-    """Say it all. Raises SayError, ListenError, ServingError, ModelError."""
+    """Say it all. Raises SayError, ClientError, ServingError, ModelError."""
     pieces = _pieces(text, file)
     sounds = _here(pieces, manner) if url is None else _at(url, key, pieces, manner)
     begun, seconds, rate = 0.0, 0.0, 0
@@ -181,7 +182,7 @@ async def _at(url: str, key: str | None, pieces: AsyncIterator[str], manner: Man
             if problem is not None and not isinstance(problem, ConnectionClosed):
                 raise problem from None
             code, reason = (error.rcvd.code, error.rcvd.reason) if error.rcvd is not None else (1006, "")
-            raise ListenError(closed(code, reason)) from error
+            raise ClientError(closed(code, reason)) from error
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, *closing, return_exceptions=True)

@@ -7,7 +7,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from gateway.cli.client import ListenError, endpoint, refusal
+from speechlane.client.errors import ClientError, refusal
+from speechlane.client.wire import endpoint
 
 TIMEOUT = 60.0
 
@@ -15,14 +16,14 @@ TIMEOUT = 60.0
 def ask(url: str, key: str | None, path: str, body: dict[str, Any] | None = None) -> Any:
     """What the endpoint `path` (/v1/...) of the service answers to a GET, or to a POST of `body`.
 
-    Raises `ListenError`.
+    Raises `ClientError`.
     """
     try:
-        target = endpoint(url, path, "").replace("ws", "http", 1)
+        target = endpoint(url, path).replace("ws", "http", 1)
     except ValueError as error:
-        raise ListenError(f"{url} is no address of a service ({error}); it looks like http://127.0.0.1:8700") from error
+        raise ClientError(f"{url} is no address of a service ({error}); it looks like http://127.0.0.1:8700") from error
     if not target.startswith(("http://", "https://")):
-        raise ListenError(f"{url} is no address of a service; it looks like http://127.0.0.1:8700")
+        raise ClientError(f"{url} is no address of a service; it looks like http://127.0.0.1:8700")
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(target, data, {"Content-Type": "application/json"})  # noqa: S310, checked above
     if key:
@@ -32,7 +33,7 @@ def ask(url: str, key: str | None, path: str, body: dict[str, Any] | None = None
             return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise ListenError(refusal(error.code, error.read(65_536), url)) from error
+            raise refusal(error.code, error.read(65_536), url) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise ListenError(f"no service answers at {url} ({reason}); start one with: speechlane serve") from error
+        raise ClientError(f"no service answers at {url} ({reason}); start one with: speechlane serve") from error

@@ -1,4 +1,4 @@
-"""Where `speechlane listen` takes its audio from: a file, standard input, the microphone. All give PCM16 blocks."""
+"""Where `speechlane listen` takes its audio from: a file of any kind, standard input. Both give PCM16 blocks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from speech.asr import SAMPLE_RATE, Samples
+from speechlane.client import SourceError
 
 BLOCK_SECONDS = 0.1
 BLOCKS_AHEAD = 20
@@ -22,10 +22,6 @@ _WAV_MARK = 12
 """Bytes from which on a WAV can be told: RIFF, its length, WAVE."""
 
 Blocks = AsyncIterator[bytes]
-
-
-class SourceError(Exception):
-    """The audio cannot be had; the message says how to mend it."""
 
 
 def file_blocks(path: Path) -> Blocks:
@@ -73,53 +69,6 @@ def _of_wav(pieces: Iterator[bytes], rate: int) -> Iterator[bytes]:
         for piece in pieces:
             yield resampled(decoder.feed(piece))
         yield resampled(decoder.flush(), last=True)
-
-
-def microphone_blocks(rate: int) -> Blocks:
-    """The default microphone until cancelled. Raises `SourceError` at once when it cannot be used at all."""
-    try:
-        import sounddevice  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except (ImportError, OSError) as error:
-        # The Python package is missing (ImportError) or the PortAudio library that it needs (OSError).
-        raise SourceError(
-            "the microphone needs sounddevice and PortAudio: pip install sounddevice, and on Debian "
-            "apt-get install libportaudio2. Or record with another program and pipe it: "
-            "arecord -f S16_LE -r 16000 -t raw | speechlane listen - --rate 16000"
-        ) from error
-    return _recorded(sounddevice, rate)
-
-
-async def _recorded(sounddevice: Any, rate: int) -> Blocks:
-    loop = asyncio.get_running_loop()
-    blocks: asyncio.Queue[bytes] = asyncio.Queue(BLOCKS_AHEAD)
-
-    def put(data: bytes) -> None:
-        if blocks.full():
-            blocks.get_nowait()  # the network stands still: the oldest sound goes first
-        blocks.put_nowait(data)
-
-    def callback(data: Any, frames: int, time: Any, status: Any) -> None:
-        loop.call_soon_threadsafe(put, bytes(data))
-
-    try:
-        stream = sounddevice.RawInputStream(
-            samplerate=rate, channels=1, dtype="int16", blocksize=int(rate * BLOCK_SECONDS), callback=callback
-        )
-    except Exception as error:
-        raise SourceError(f"the microphone cannot be opened: {error}. 'speechlane doctor' lists devices.") from error
-    with stream:
-        while True:
-            yield await blocks.get()
-
-
-async def at_real_time(blocks: Blocks, rate: int) -> Blocks:
-    """The same blocks, none before the moment at which a microphone would have finished it."""
-    loop = asyncio.get_running_loop()
-    start, sent = loop.time(), 0.0
-    async for block in blocks:
-        sent += len(block) / (2 * rate)
-        await asyncio.sleep(max(0.0, start + sent - loop.time()))
-        yield block
 
 
 def pcm16(samples: Samples) -> bytes:

@@ -34,12 +34,12 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As a JSON list.")] = False,
 ) -> None:
-    from gateway.cli.client import ListenError
     from gateway.cli.service import ask
+    from speechlane.client.errors import ClientError
 
     try:
         voices: list[dict[str, Any]] = _installed() if url is None else ask(url, key, "/v1/voices")["data"]
-    except ListenError as error:
+    except ClientError as error:
         fail(str(error))
     if as_json:
         typer.echo(json.dumps(voices, ensure_ascii=False, indent=2))

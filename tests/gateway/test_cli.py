@@ -26,10 +26,10 @@ from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from gateway.cli import app
-from gateway.cli.client import endpoint
 from gateway.cli.sources import stdin_blocks
 from gateway.server import CannotListen, bind
 from gateway.settings import Settings
+from speechlane.client.wire import endpoint
 from tests.conftest import RunningService, clean_environment, status_of, wait_until
 
 normalise = EnglishTextNormalizer()
