@@ -11,6 +11,7 @@ from gateway.deepgram.errors import REQUEST_ID
 from gateway.deepgram.grouping import paragraphs, utterances
 from gateway.deepgram.options import Asked
 from gateway.deepgram.recording import decoded, received
+from gateway.plain_words import whole_words
 from gateway.state import SERVICE
 from gateway.transcript_formats import plain_text
 from gateway.transcriptions import cancelled_when_gone, transcribing
@@ -63,7 +64,7 @@ def _results(channels: list[list[Segment]], asked: Asked) -> dict[str, Any]:
     answer: dict[str, Any] = {"channels": [_channel(segments, asked) for segments in channels]}
     if query.utterances:
         for number, segments in enumerate(channels):
-            words = [word for segment in segments for word in segment.words]
+            words = whole_words(word for segment in segments for word in segment.words)
             found += utterances(words, number, query.utt_split, formatted=query.formatted)
         answer["utterances"] = sorted(found, key=lambda utterance: (utterance["start"], utterance["channel"]))
     return answer
@@ -71,7 +72,7 @@ def _results(channels: list[list[Segment]], asked: Asked) -> dict[str, Any]:
 
 def _channel(segments: list[Segment], asked: Asked) -> dict[str, Any]:
     query = asked.query
-    words = [word for segment in segments for word in segment.words]
+    words = whole_words(word for segment in segments for word in segment.words)
     confidence = sum(word.confidence for word in words) / len(words) if words else 0.0
     reading = results.alternative(plain_text(segments), words, confidence, formatted=query.formatted)
     if query.paragraphs or query.smart_format:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from gateway.plain_words import plain_text, plain_word
+from gateway.plain_words import plain_text, plain_word, whole_words
 from speech.events import Word
 
 ARCH = "whisper"
@@ -35,6 +35,7 @@ def word(said: Word, *, formatted: bool) -> dict[str, Any]:
 
 def alternative(text: str, words: Sequence[Word], confidence: float, *, formatted: bool) -> dict[str, Any]:
     """The one reading that there is."""
+    words = whole_words(words)
     return {
         "transcript": text.strip() if formatted else plain_text(text, words),
         "confidence": round(confidence, 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import wave
 from collections.abc import Callable, Iterator
 
@@ -46,17 +47,12 @@ def live_words(server: Server) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="package")
-def file_words(running: Running) -> Callable[[str], str]:
-    """What /v1/audio/transcriptions makes of a recording."""
+def file_words(running: Running) -> Callable[[bytes], str]:
+    """What /v1/audio/transcriptions makes of a file."""
 
-    def post(name: str) -> str:
-        answer = httpx.post(
-            f"{running.http}/v1/audio/transcriptions",
-            files={"file": (DATA / name).read_bytes()},
-            data={"model": "whisper-1"},
-            timeout=30,
-        )
-        text: str = answer.json()["text"]
+    def post(file: bytes) -> str:
+        url, form = f"{running.http}/v1/audio/transcriptions", {"model": "whisper-1"}
+        text: str = httpx.post(url, files={"file": file}, data=form, timeout=30).json()["text"]
         return text
 
     return post
@@ -74,3 +70,14 @@ def stereo(left: bytes, right: bytes) -> bytes:
     size = max(len(left), len(right))
     sides = [side.ljust(size, b"\0") for side in (left, right)]
     return b"".join(side[at : at + 2] for at in range(0, size, 2) for side in sides)
+
+
+def wav(sound: bytes, channels: int = 1) -> bytes:
+    """16 kHz PCM16 as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(2)
+        out.setframerate(16_000)
+        out.writeframes(sound)
+    return file.getvalue()
