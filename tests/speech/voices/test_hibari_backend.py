@@ -180,6 +180,12 @@ def test_lengths_that_cannot_be_right_are_an_error_not_a_sound(bias: float) -> N
         changed_backend(pn__dur__2__bias=torch.tensor([bias]))
 
 
+@pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 3.0, 4.0])
+def test_a_segment_takes_as_long_as_its_speed_says(speed: float) -> None:
+    usual, changed = (speak(backend(), segment(SENTENCE, speed=one))[1] for one in (1.0, speed))
+    assert 0.8 < speed * len(changed) / len(usual) < 1.25
+
+
 @pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("first", [True, False])
 def test_words_follow_each_other_inside_the_sound(speed: float, first: bool) -> None:
