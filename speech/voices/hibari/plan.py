@@ -28,8 +28,8 @@ _PITCH_SCALE = 100.0  # Hz
 _INPUT_SCALE = 5.0
 
 _FASTEST = 2.0
-"""Speed up to which durations get shorter. Beyond it each symbol would come to its shortest, so pairs of frames are left
-out evenly instead: the pitch stays."""
+"""Speed up to which durations get shorter. Beyond it each symbol would come to its shortest, so pairs of frames are
+left out evenly instead: the pitch stays."""
 _SHORTEST, _LONGEST = 0.02, 1.5
 """Seconds per symbol, as if at speed 1, between which a segment's length is believed; 0.06 to 0.15 are usual."""
 
