@@ -503,6 +503,19 @@ def test_a_chunk_that_is_given_up_counts_as_covered_until_it_is_tried_again(make
     assert found is not None and (found.covered, found.chunks_failed) == (2.5, 0)
 
 
+def test_a_clock_that_is_set_back_makes_no_delayed_task_wait_for_the_old_time(make: Callable[..., Queue]) -> None:
+    now = [1_000_000.0]
+    queue = make(lambda: now[0])
+    create(queue, "job")
+    lease = queue.take(0)
+    assert lease is not None
+    queue.fail(lease, "passing", again=True)
+    assert queue.take(0) is None
+    now[0] -= 3600
+    assert (again := queue.take(0)) is not None
+    assert (again.task.id, again.attempt) == (lease.task.id, 2)
+
+
 def test_what_is_postponed_waits_without_an_attempt_and_says_why_but_not_for_ever(make: Callable[..., Queue]) -> None:
     now = [1000.0]
     queue = make(lambda: now[0], patience=600.0)

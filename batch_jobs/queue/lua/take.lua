@@ -5,6 +5,9 @@ local BROKEN = 'What the queue holds of its job is broken'
 local consumer, lease, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local due = redis.call('ZRANGEBYSCORE', prefix .. 'delayed', '-inf', now, 'LIMIT', 0, 100)
+-- No pause is longer than a minute: what is due later than that was delayed before the clock was set back.
+local stray = redis.call('ZRANGEBYSCORE', prefix .. 'delayed', '(' .. (tonumber(now) + 90), '+inf', 'LIMIT', 0, 100)
+for _, member in ipairs(stray) do table.insert(due, member) end
 for _, member in ipairs(due) do
   redis.call('ZREM', prefix .. 'delayed', member)
   local job, task, run, attempt = string.match(member, '^(%S+) (%S+) (%S+) (%S+)$')
