@@ -25,9 +25,6 @@ class EventLog:
         self._size = 0
         self._gone = 0
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def send(self, event: dict[str, Any]) -> None:
         """An event that must arrive."""
         self._add(event, None)

@@ -33,7 +33,9 @@ class TranscriptionSession(LiveSession):
         """`out` is where events go if not to the connection."""
         self._session = session
         self._items = Items()
-        adapter = Adapter(out or connection, self._items, lambda what: includes(self._session, what), service.metrics)
+        adapter = Adapter(
+            connection if out is None else out, self._items, lambda what: includes(self._session, what), service.metrics
+        )
         adapter.shape = shape
         super().__init__(connection, service, transcriber, audio_format(session), config, adapter)
 

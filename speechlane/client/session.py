@@ -278,7 +278,9 @@ class Session:
         """Whether an event has not been heard before. The numbers of a new session begin anew."""
         if event["type"] == "session.created" and self._token is None:
             self._last_event = 0
-        if event.get("sequence", 0) <= self._last_event:
+        if "sequence" not in event:
+            raise ClientError("this service keeps no sessions for clients that come back; update it")
+        if event["sequence"] <= self._last_event:
             return False
         self._last_event = event["sequence"]
         return True
@@ -290,10 +292,7 @@ class Session:
 
     async def _begun(self, session: dict[str, Any]) -> None:
         """A session is new: the first one, or the one after one that is gone."""
-        try:
-            self._token = session["resume"]["token"]
-        except KeyError:
-            raise ClientError("this service keeps no sessions for clients that come back; update it") from None
+        self._token = session["resume"]["token"]
         settled = self._heard.settled
         self._buffer.restart(self._greeting, round(settled * self.rate), ENDING if self._finished else ())
         taken = self._buffer.taken_samples / self.rate
