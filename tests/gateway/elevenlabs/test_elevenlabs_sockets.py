@@ -270,6 +270,14 @@ async def test_the_key_may_come_with_the_first_message(server: Server) -> None:
         running.stop()
 
 
+async def test_a_subprotocol_is_refused_and_never_logged(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidStatus) as raised:
+        async with stream(running, subprotocols=["a-key-that-nobody-may-see"]):
+            pass
+    assert raised.value.response.status_code in (400, 422)
+    assert "a-key-that-nobody-may-see" not in caplog.text
+
+
 async def test_a_full_device_is_told(server: Server, running: Running) -> None:
     server.admitted_share(1e-6)
     try:
