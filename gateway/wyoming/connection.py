@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
@@ -26,6 +27,23 @@ class Ended(Exception):
     """The connection cannot go on; the client has been told why, if it can be."""
 
 
+class Drain:
+    """The service goes down. `begun`; and `late`, when who is in the middle of a request has had the time to end it."""
+
+    def __init__(self, service: Service) -> None:
+        self.begun: asyncio.Task[Any] = asyncio.create_task(service.draining.wait(), name="wyoming drain")
+        self.late: asyncio.Task[Any] = asyncio.create_task(self._late(service.settings.drain_seconds / 2))
+
+    async def _late(self, seconds: float) -> None:
+        await asyncio.wait({self.begun})
+        await asyncio.sleep(seconds)
+
+    def close(self) -> None:
+        """Watch no more."""
+        self.begun.cancel()
+        self.late.cancel()
+
+
 class WyomingConnection:
     """`run` it until it ends; everything it holds is free then."""
 
@@ -37,9 +55,9 @@ class WyomingConnection:
 
     async def run(self) -> None:
         """Take events until the client has no more, or has gone; then let what it has asked for come to its end."""
-        draining = asyncio.create_task(self._service.draining.wait(), name="wyoming drain")
+        drain = Drain(self._service)
         try:
-            while (event := await self._next(draining)) is not None:
+            while (event := await self._next(drain)) is not None:
                 await self._take(event)
             # A client may close its side once it has said everything.
             if self._synthesis is not None and self._synthesis.ended:
@@ -49,15 +67,15 @@ class WyomingConnection:
         except ConnectionError as error:
             log.debug("a client went away: %s", error)
         finally:
-            draining.cancel()
+            drain.close()
             await self._free()
 
-    async def _next(self, draining: asyncio.Task[bool]) -> Event | None:
+    async def _next(self, drain: Drain) -> Event | None:
         """The next event that can be read; None when there is none. Raises Ended."""
         while True:
             reading = asyncio.create_task(read_event(self._reader), name="wyoming event")
             try:
-                await self._await(reading, draining)
+                await self._await(reading, drain)
                 return reading.result()
             except Broken as error:
                 await self._end(FieldInvalid(str(error), code="invalid_event"))
@@ -66,7 +84,7 @@ class WyomingConnection:
             finally:
                 reading.cancel()
 
-    async def _await(self, reading: asyncio.Task[Event | None], draining: asyncio.Task[bool]) -> None:
+    async def _await(self, reading: asyncio.Task[Event | None], drain: Drain) -> None:
         """Wait for it as long as there is reason to. Raises Ended."""
         while not reading.done():
             synthesis, transcription = self._synthesis, self._transcription
@@ -82,14 +100,18 @@ class WyomingConnection:
                 continue
             begun = synthesis is not None or transcription is not None
             patience = INPUT_SECONDS if begun else IDLE_SECONDS
-            watched: set[asyncio.Task[Event | None] | asyncio.Task[bool]] = {reading}
-            if not begun:
-                watched.add(draining)
-            done, _ = await asyncio.wait(watched, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            down = drain.late if begun else drain.begun
+            done, _ = await asyncio.wait({reading, down}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 await self._end(Expired(f"Nothing came for {patience:g} s."))
-            elif draining in done and reading not in done:
-                await self._end(Draining("The service is shutting down."))
+            elif down in done and reading not in done:
+                # What a client has not come to the end of is ended for it.
+                if transcription is not None:
+                    await self._take(Event("audio-stop"))
+                elif synthesis is not None:
+                    await self._take(Event("synthesize-stop"))
+                else:
+                    await self._end(Draining("The service is shutting down; try again in a few seconds."))
 
     async def _take(self, event: Event) -> None:
         """Do what an event asks. Raises Ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import wave
 from pathlib import Path
 
@@ -13,15 +14,17 @@ from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
 from wyoming.event import Event
+from wyoming.ping import Ping
 from wyoming.tts import Synthesize
 
+from gateway.wyoming.listener import WyomingListener
 from tests.gateway.wyoming.conftest import Port, ended, until
 
 RECORDING = "austen-0880.wav"
 normalise = EnglishTextNormalizer()
 
 
-async def send(client: AsyncTcpClient, path: Path, *, channels: int = 1) -> None:
+async def send(client: AsyncTcpClient, path: Path, *, channels: int = 1, stop: bool = True) -> None:
     with wave.open(str(path)) as file:
         rate, sound = file.getframerate(), file.readframes(file.getnframes())
     if channels == 2:
@@ -29,7 +32,8 @@ async def send(client: AsyncTcpClient, path: Path, *, channels: int = 1) -> None
     await client.write_event(AudioStart(rate, 2, channels).event())
     for at in range(0, len(sound), 4_096):
         await client.write_event(AudioChunk(rate, 2, channels, sound[at : at + 4_096]).event())
-    await client.write_event(AudioStop().event())
+    if stop:
+        await client.write_event(AudioStop().event())
 
 
 async def test_a_recording_becomes_its_words(port: Port, data: Path, references: dict[str, str]) -> None:
@@ -87,3 +91,38 @@ async def test_who_goes_away_leaves_nothing_behind(port: Port) -> None:
         assert port.running.until(lambda: port.running.service.sessions == 1)
     assert port.running.until(lambda: port.running.service.sessions == 0)
     assert port.running.until(lambda: port.listener.connections == 0)
+
+
+async def test_what_is_being_said_is_heard_to_its_end_when_the_service_goes_down(
+    port: Port, data: Path, references: dict[str, str]
+) -> None:
+    server = port.running.server
+    running = server.serve(drain_seconds=3.0)
+    sock = socket.create_server(("127.0.0.1", 0))
+    listener = WyomingListener(running.service)
+    server.run(listener.start(sock))
+    number = sock.getsockname()[1]
+    try:
+        async with (
+            AsyncTcpClient("127.0.0.1", number, read_timeout=20) as quick,
+            AsyncTcpClient("127.0.0.1", number, read_timeout=20) as slow,
+        ):
+            await send(slow, data / RECORDING, stop=False)
+            await send(quick, data / RECORDING, stop=False)
+            await quick.write_event(Ping().event())
+            await until(quick, "pong")
+            await slow.write_event(Ping().event())
+            await until(slow, "pong")
+            server.loop.call_soon_threadsafe(running.service.draining.set)
+            await quick.write_event(AudioStop().event())
+            for client in (quick, slow):  # the one says that this was all, for the other it is said
+                (event,) = await until(client, "transcript")
+                said = Transcript.from_event(event).text
+                assert jiwer.wer(normalise(references[RECORDING]), normalise(said)) < 0.4
+                (event,) = await until(client, "error")
+                assert event.data["code"] == "draining"
+                assert await ended(client)
+        assert running.service.sessions == 0
+    finally:
+        server.run(listener.close())
+        running.stop()
