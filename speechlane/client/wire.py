@@ -85,7 +85,8 @@ def session_update(rate: int, model: str | None, language: str | None) -> dict[s
 class _Open:
     """An utterance without a final."""
 
-    start: float
+    start: float | None
+    """None when no voice was heard in it."""
     end: float
     stable: str = ""
 
@@ -119,29 +120,31 @@ class Heard:
             self._open[item] = _Open(start, start)
             return Started(item, start)
         elif kind == "input_audio_buffer.committed":
-            self._open.setdefault(item, _Open(self.settled, self.settled))
+            self._open.setdefault(item, _Open(None, self.settled))
         elif item in self._open:
             return self._change(kind, event, item, self._open[item])
         return None
 
     def _change(self, kind: str, event: dict[str, Any], item: str, known: _Open) -> Event | None:
+        start = known.end if known.start is None else known.start
         if kind == "input_audio_buffer.speech_stopped":
             known.end = self._seconds(event["audio_end_ms"])
         elif kind == f"{TRANSCRIPTION}delta":
             known.stable += event["delta"]  # the tail that belongs to it follows at once
         elif kind == "x.transcription.unstable":
-            return Partial(item, known.start, known.stable, event["text"])
+            return Partial(item, start, known.stable, event["text"])
         elif kind == f"{TRANSCRIPTION}completed":
             words = tuple(
                 Word(word["word"], self.offset + word["start"], self.offset + word["end"], word["confidence"])
                 for word in event.get("words") or ()
             )
-            start, end = (words[0].start, words[-1].end) if words else (known.start, known.end)
+            start, end = (words[0].start, words[-1].end) if words else (start, known.end)
             self._settle(item, max(known.end, end))
-            return Final(item, event["transcript"].strip(), start, end, words)
+            if words or known.start is not None:
+                return Final(item, event["transcript"].strip(), start, end, words)
         elif kind == f"{TRANSCRIPTION}failed":
             self._settle(item, known.end)
-            return Failed(item, known.start, known.end, event["error"]["message"])
+            return Failed(item, start, known.end, event["error"]["message"])
         return None
 
     def _settle(self, item: str, end: float) -> None:

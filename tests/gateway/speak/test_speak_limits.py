@@ -83,7 +83,7 @@ async def test_shutting_down_speaks_what_was_given_and_closes_with_1012(server: 
             cancelled = await client.until("cancelled")
             assert (cancelled["context"], cancelled["reason"]) == ("long", "draining")
             assert cancelled["spoken"] + cancelled["unspoken"] == TEXT * 20
-            assert await closed(client.socket) == (1012, "the service is shutting down")
+            assert await closed(client.socket) == (1012, "the service is shutting down; try again in 5 s")
         with pytest.raises(InvalidStatus) as refused:
             async with connect(running.url, proxy=None):
                 pass
