@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
+from gateway.connections import plain_bodies
 from gateway.deepgram.errors import deepgram_errors
 from gateway.deepgram.routes import add_deepgram_routes
 from gateway.elevenlabs.errors import elevenlabs_errors
@@ -65,10 +66,13 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
             errors_middleware,
             elevenlabs_errors,
             deepgram_errors,
+            service.guard.origins.middleware,
+            plain_bodies,
             service.guard.middleware,
         ]
     )
     app[SERVICE] = service
+    app.on_response_prepare.append(service.guard.origins.on_prepare)
     app.router.add_get("/healthz", health.healthz)
     app.router.add_get("/readyz", health.readyz)
     app.router.add_get("/metrics", health.metrics)

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway.keys.attempts import Attempts
+from gateway.keys.budget import BUDGET, Budget, Budgets
+from gateway.keys.checking import Checker
+from gateway.keys.client_secrets import ClientSecrets
+from gateway.keys.identity import IDENTITY, LOCAL, Identity
+from gateway.keys.scopes import check_scope
+from gateway.keys.store import KeyStore
+from gateway.origins import Forbidden, Origins
 from workers.errors import ServingError
+from workers.fairness import TENANT, Tenant
+
+__all__ = ["IDENTITY", "KEY_SCHEMES", "LOCAL", "Forbidden", "Guard", "Identity", "Unauthorized", "presented_key"]
 
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 """Browsers cannot set a header on a WebSocket; OpenAI's clients send the key as this subprotocol instead."""
@@ -38,72 +47,114 @@ class Unauthorized(ServingError):
     status = 401
 
 
-class Forbidden(ServingError):
-    """The request comes from a web page that may not use this service."""
-
-    code = "origin_not_allowed"
-    status = 403
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A client as limits and logs know it: "local" without keys, else "key-1", "key-2"... in configured order."""
-
-    name: str
-    owner: str = field(default="", compare=False)
-    """Whose the things are that outlive the service: "" without keys, else the same for a key wherever it stands in
-    the configuration, so that nobody inherits another's jobs when a key is added or withdrawn."""
-
-
-LOCAL = Identity("local")
-IDENTITY = web.RequestKey("identity", Identity)
-
-
 class Guard:
-    """Tells who a request comes from. Without keys only this machine may ask, and no foreign web page."""
+    """Tells who a request comes from. Without keys only this machine may ask, and no foreign web page.
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    `room` is the part of what live sessions may reserve that one of several keys may hold; `proxies` are addresses
+    whose X-Forwarded-For is believed.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        store: KeyStore | None = None,
+        *,
+        origins: Origins | None = None,
+        room: float = 0.5,
+        proxies: Collection[str] = (),
+    ) -> None:
         # Digests have one length, so that the comparison's time does not tell the length of a key.
         self._digests = [_digest(key) for key in keys]
         self._owners = [f"key-{_digest(f'owner of jobs: {key}').hex()[:16]}" for key in keys]
+        self._checker = Checker(store) if store is not None else None
+        self._attempts = Attempts()
+        self._budgets = Budgets()
+        self._room = room if store is not None or len(keys) > 1 else 1.0
+        self._proxies = frozenset(proxies)
+        self.origins = origins or Origins(())
+        self.secrets = ClientSecrets()
 
     @property
     def open(self) -> bool:
         """True when no key is asked for."""
-        return not self._digests
+        return not self._digests and self._checker is None
 
     def identify(self, request: web.BaseRequest) -> Identity:
-        """The client's identity; raises `Unauthorized`, or `Forbidden` for a foreign page on an open service."""
-        if self.open:
-            _check_origin(request)
-            return LOCAL
-        key = presented_key(request)
-        if key is None:
-            raise Unauthorized(
-                "No API key was given. Send it as 'Authorization: Bearer KEY', or from a browser as the WebSocket "
-                f"subprotocol '{SUBPROTOCOL_PREFIX}KEY'."
-            )
-        return self.identify_key(key)
+        """Who asks, when that is a matter of the configuration alone; raises `Unauthorized`, `Forbidden`."""
+        self.origins.check(request, open=self.open)
+        return LOCAL if self.open else self.identify_key(_needed_key(request))
 
     def identify_key(self, key: str) -> Identity:
-        """Whose key it is; raises `Unauthorized`."""
+        """Whose key of the configuration it is; raises `Unauthorized`."""
         identity = self._owner(key)
         if identity is None:
             raise Unauthorized("The API key is wrong. Ask whoever runs this service for a valid one.")
         return identity
 
+    async def admit(self, request: web.BaseRequest) -> Identity:
+        """Who asks, and from here on works at whose expense. Raises `Unauthorized`, `Forbidden`, `ScopeMissing`,
+        `TooManyAttempts`, `Overloaded` for a key that has made its requests, `KeysUnavailable`."""
+        self.origins.check(request, open=self.open)
+        key = presented_key(request)
+        if self.open:
+            secret = self.secrets.find(key) if key is not None else None
+            identity = replace(LOCAL, session=secret.session) if secret is not None else LOCAL
+            act_for(identity, None)
+            return identity
+        return await self.admit_key(_needed_key(request), request)
+
+    async def admit_key(self, key: str, request: web.BaseRequest) -> Identity:
+        """The same for a key that came in another way."""
+        address = self.address(request)
+        if self._checker is None or not await self._checker.knows(key):
+            self._attempts.check(address)
+        identity = await self._find(key)
+        if identity is None:
+            self._attempts.failed(address)
+            raise Unauthorized("The API key is wrong, or not valid any more. Ask whoever runs this service for one.")
+        check_scope(identity, request.path)
+        budget = self._budgets.of(identity)
+        budget.request()
+        act_for(identity, budget)
+        return identity
+
+    def address(self, request: web.BaseRequest) -> str:
+        """Where a request comes from: the last address that no trusted proxy has."""
+        way = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
+        address = request.remote or ""
+        while address in self._proxies and way:
+            address = way.pop()
+        return address
+
+    async def _find(self, key: str) -> Identity | None:
+        secret = self.secrets.find(key)
+        if secret is not None:
+            return replace(secret.identity, session=secret.session)
+        identity = self._owner(key)
+        record = await self._checker.find(key) if identity is None and self._checker is not None else None
+        if record is None:
+            return identity
+        return Identity(
+            record.prefix,
+            f"key-{record.id}",
+            frozenset(record.scopes),
+            record.limits,
+            Tenant(record.prefix, record.weight, self._room),
+        )
+
     def _owner(self, key: str) -> Identity | None:
         digest, found = _digest(key), None
         for number, known in enumerate(self._digests, 1):
             if hmac.compare_digest(digest, known) and found is None:
-                found = Identity(f"key-{number}", self._owners[number - 1])
+                name = f"key-{number}"
+                found = Identity(name, self._owners[number - 1], tenant=Tenant(name, room=self._room))
         return found
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let no request to a guarded path pass without an identity, kept as `request[IDENTITY]`."""
         if not is_open(request.path) and not self._key_may_follow(request):
-            request[IDENTITY] = self.identify(request)
+            request[IDENTITY] = await self.admit(request)
         return await handler(request)
 
     def _key_may_follow(self, request: web.Request) -> bool:
@@ -115,6 +166,22 @@ class Guard:
 def is_open(path: str) -> bool:
     """Whether a path is served to everybody: health and the pages themselves, which hold nothing of anybody's."""
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
+
+
+def act_for(identity: Identity, budget: Budget | None) -> None:
+    """What is done from here on for this request is done for this client."""
+    TENANT.set(identity.tenant)
+    BUDGET.set(budget)
+
+
+def _needed_key(request: web.BaseRequest) -> str:
+    key = presented_key(request)
+    if key is None:
+        raise Unauthorized(
+            "No API key was given. Send it as 'Authorization: Bearer KEY', or from a browser as the WebSocket "
+            f"subprotocol '{SUBPROTOCOL_PREFIX}KEY'."
+        )
+    return key
 
 
 def presented_key(request: web.BaseRequest) -> str | None:
@@ -133,40 +200,3 @@ def presented_key(request: web.BaseRequest) -> str | None:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
-def _check_origin(request: web.BaseRequest) -> None:
-    """An open service trusts the machine, not every page its browser shows.
-
-    A page elsewhere could open a WebSocket to 127.0.0.1, or rebind its own host name to it; so the Host must be a
-    loopback one, and an Origin, which browsers always send here, the same host.
-    """
-    host = _authority(f"//{request.host}")
-    if host is None or not _names_loopback(host.hostname):
-        raise Forbidden(
-            f"Without an API key this service answers to localhost and 127.0.0.1 only, not to {request.host}. "
-            "Configure api_keys to use it under another name."
-        )
-    origin = request.headers.get("Origin")
-    page = _authority(origin) if origin is not None else host
-    if page is None or page.netloc != host.netloc:
-        raise Forbidden(f"Pages of {origin} may not use this service without an API key. Configure api_keys.")
-
-
-def _authority(url: str) -> SplitResult | None:
-    """The parts of a URL, or None for one that is none: a host in brackets that is no IPv6 address."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return None
-
-
-def _names_loopback(host: str | None) -> bool:
-    if host is None:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from gateway.auth import presented_key
 from gateway.batch.lane import Lane
 from gateway.http_errors import ModelNotFound
 from gateway.metrics import lane_name
@@ -25,13 +26,13 @@ async def healthz(request: web.Request) -> web.Response:
 async def readyz(request: web.Request) -> web.Response:
     """200 when new sessions are welcome, else 503 with the reason; a load balancer looks here.
 
-    Whoever may use the service also sees its load.
+    Without keys, and with one of the scope admin, it also tells the load.
     """
     service = request.app[SERVICE]
     state = readiness(service)
     body: dict[str, Any] = {"status": state}
     engine = service.loaded
-    if engine is not None and _may_look(service, request):
+    if engine is not None and await _may_look(service, request):
         status = engine.status()
         body |= {
             "sessions": service.sessions,
@@ -55,12 +56,14 @@ def readiness(service: Service) -> str:
     return "ready" if service.loaded.status().ready else "device_dead"
 
 
-def _may_look(service: Service, request: web.Request) -> bool:
+async def _may_look(service: Service, request: web.Request) -> bool:
+    """Without keys everybody who can ask; with keys those that may see the whole of the service."""
+    if not service.guard.open and presented_key(request) is None:
+        return False
     try:
-        service.guard.identify(request)
+        return "admin" in (await service.guard.admit(request)).scopes
     except ServingError:
         return False
-    return True
 
 
 def _devices(status: EngineStatus) -> list[dict[str, Any]]:

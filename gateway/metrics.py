@@ -13,6 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.keys.budget import count_audio
+
 if TYPE_CHECKING:
     from speech.engine import Engine
 
@@ -116,7 +118,8 @@ class Metrics:
         self._utterances.labels(outcome).inc()
 
     def audio(self, kind: str, seconds: float) -> None:
-        """Audio came in, "live" or "file"."""
+        """Audio came in, "live" or "file"; it counts for the key that it came with."""
+        count_audio(seconds)
         self._audio.labels(kind).inc(seconds)
 
     def chunk_round_trip(self, seconds: float) -> None:

@@ -7,6 +7,7 @@ import errno
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.app import StartEngine, build_app, start_engine
+from gateway.connections import PatientRunner
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
 from gateway.wyoming.listener import WyomingListener
@@ -53,6 +55,7 @@ async def serve(
         (hurry if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
+    tls = tls_context(settings)
     with ExitStack() as sockets:
         sock = sockets.enter_context(bind(settings.host, settings.port))
         wyoming_sock = None
@@ -60,16 +63,16 @@ async def serve(
             wyoming_sock = sockets.enter_context(bind(settings.wyoming_host, settings.wyoming_port, "wyoming-port"))
         app = build_app(settings, start)
         service = app[SERVICE]
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=CANCEL_SECONDS, handle_signals=False)
+        runner = PatientRunner(app, access_log=None, shutdown_timeout=CANCEL_SECONDS, handle_signals=False)
         await runner.setup()
         wyoming = WyomingListener(service)
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, on_signal)
-            await web.SockSite(runner, sock).start()
+            await web.SockSite(runner, sock, ssl_context=tls).start()
             if wyoming_sock is not None:
                 await wyoming.start(wyoming_sock)
-            url = _url(settings.host, sock.getsockname()[1])
+            url = _url(settings.host, sock.getsockname()[1], "http" if tls is None else "https")
             listening(url)
             assert service.loading is not None
             if not await _first(service.loading, stop.wait()):
@@ -106,6 +109,23 @@ def bind(host: str, port: int, flag: str = "port") -> socket.socket:
         raise CannotListen(remedies.get(error.errno or 0, f"cannot listen on {host}:{port}: {error}")) from error
 
 
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """What to serve https with; None: http. Raises `CannotListen`."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # A key with a passphrase would be asked for on the terminal.
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except OSError as error:  # ssl.SSLError among them
+        reason = error.strerror or "it is no certificate in PEM"
+        raise CannotListen(
+            f"tls_cert {settings.tls_cert} with tls_key {settings.tls_key} cannot be used: {reason}"
+        ) from error
+    return context
+
+
 async def _drain(service: Service, hurry: asyncio.Event) -> None:
     """Refuse new work, let what runs end."""
     log.info("draining: %d live sessions end, new ones are refused", service.sessions)
@@ -124,6 +144,6 @@ async def _first(work: asyncio.Task[Any], event: Coroutine[Any, Any, object]) ->
     return work.done()
 
 
-def _url(host: str, port: int) -> str:
+def _url(host: str, port: int, scheme: str) -> str:
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    return f"{scheme}://{shown}:{port}"

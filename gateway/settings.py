@@ -27,6 +27,7 @@ ENV_PREFIX = "SPEECHLANE_"
 
 _HOST = re.compile(r"(private:)?([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 _ENDPOINT = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+_ORIGIN = re.compile(r"https?://[a-z0-9._-]+(:\d{1,5})?|https?://\[[0-9a-f:.]+\](:\d{1,5})?")
 _KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -48,6 +49,22 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = Field(
         None, description="File with one API key a line; a line that starts with # is a comment."
     )
+    key_store: SecretStr | None = Field(
+        None, description="Keys made by speechlane keys: a file, or rediss://:PASSWORD@HOST for several services."
+    )
+    key_room: float = Field(
+        0.5, gt=0, le=1, description="Part of the room for live sessions that one of several keys may hold."
+    )
+    allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Pages that may use this service besides its own (https://app.example.com), separated by commas; "
+        "unset: with keys all, without keys none.",
+    )
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Addresses of proxies whose X-Forwarded-For is believed, separated by commas."
+    )
+    tls_cert: Path | None = Field(None, description="Certificate chain (PEM) to serve https and wss with.")
+    tls_key: Path | None = Field(None, description="Its private key (PEM).")
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         ("tiny.en",), description="Models to load, separated by commas; the first is the default."
     )
@@ -139,7 +156,9 @@ class Settings(BaseSettings):
             raise SettingsInvalid(f"config: there is no file {path}")
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
 
-    @field_validator("api_keys", "models", "voices", "webhook_hosts", mode="before")
+    @field_validator(
+        "api_keys", "allowed_origins", "trusted_proxies", "models", "voices", "webhook_hosts", mode="before"
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -167,6 +186,30 @@ class Settings(BaseSettings):
                     f"{entry[:80]!r} is no host; write hooks.example.com, hooks.example.com:8443 or private:ci.lan:8080"
                 )
         return value
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not _ORIGIN.fullmatch(entry):
+                raise ValueError(f"{entry[:80]!r} is no origin; write https://app.example.com, without a path")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                ipaddress.ip_address(entry)
+            except ValueError:
+                raise ValueError(f"{entry[:80]!r} is no address; write 10.0.0.2 or fd00::2") from None
+        return value
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both, or neither")
+        return self
 
     @field_validator("assistant_url")
     @classmethod
@@ -210,12 +253,17 @@ class Settings(BaseSettings):
                     f"API key {number} holds a character that a browser cannot send; "
                     "use letters, digits and - . _ ~ only (try: openssl rand -hex 24)"
                 )
-        if not keys and not is_loopback(self.host):
+        if not keys and self.key_store is None and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host} can be reached by others, so an API key is needed: set api_keys_file or "
-                "SPEECHLANE_API_KEYS (make one with: openssl rand -hex 24), or listen on 127.0.0.1"
+                "SPEECHLANE_API_KEYS (make one with: openssl rand -hex 24), or key_store (speechlane keys create), "
+                "or listen on 127.0.0.1"
             )
         return self
+
+    def key_count(self) -> int:
+        """How many keys there are; of a store, whose keys come and go, it is known only that there may be several."""
+        return len(self.keys()) + (2 if self.key_store is not None else 0)
 
     def keys(self) -> tuple[str, ...]:
         """All API keys in clear, in the order they were given; () means that none is asked for."""

@@ -16,6 +16,7 @@ from enum import IntEnum
 
 from aiohttp import WSMessage, WSMsgType, web
 
+from gateway.keys.budget import audio_allowed
 from gateway.outbox import Control, Message, Outbox
 
 MIB = 1024 * 1024
@@ -204,6 +205,7 @@ class Connection:
             elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                 yield message
                 await self._outbox.room()
+                await audio_allowed(self.ended)
                 frames += 1
                 if not frames % TURN:
                     await asyncio.sleep(0)

@@ -15,9 +15,14 @@ from aiohttp import web
 from gateway.assistant import LanguageModel, chosen_assistant
 from gateway.auth import Guard, Identity
 from gateway.batch.lane import Lane
+from gateway.batch.places import share
+from gateway.keys.budget import BUDGET
+from gateway.keys.store import open_store
 from gateway.metrics import Metrics
+from gateway.origins import Origins
 from gateway.settings import Settings
 from workers.errors import BackendDead, Draining, Overloaded
+from workers.fairness import TENANT
 
 if TYPE_CHECKING:
     from speech.engine import Engine
@@ -33,7 +38,14 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.guard = Guard(settings.keys())
+        self.guard = Guard(
+            settings.keys(),
+            open_store(settings.key_store.get_secret_value()) if settings.key_store is not None else None,
+            origins=Origins(settings.allowed_origins),
+            room=settings.key_room,
+            proxies=settings.trusted_proxies,
+        )
+        self._keys = settings.key_count()
         self.metrics = Metrics()
         self.draining = asyncio.Event()
         """Set once, when the service begins to go down: live sessions finalise what is open and close with 1012."""
@@ -47,7 +59,7 @@ class Service:
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()
         self._admitted = 0
-        self._files = 0
+        self._files: Counter[str] = Counter()
         self._speeches: Counter[Identity] = Counter()
         self._uploads = 0
         self._idle = asyncio.Event()
@@ -98,11 +110,10 @@ class Service:
         settings = self.settings
         if self.sessions >= settings.max_sessions:
             raise Overloaded(f"All {settings.max_sessions} sessions are taken.", retry_after=BUSY_RETRY)
-        if settings.max_sessions_per_key is not None and self._sessions[identity] >= settings.max_sessions_per_key:
-            raise Overloaded(
-                f"This key's {settings.max_sessions_per_key} sessions are all open; close one first.",
-                retry_after=BUSY_RETRY,
-            )
+        most = identity.limits.sessions or settings.max_sessions_per_key
+        if most is not None and self._sessions[identity] >= most:
+            raise Overloaded(f"This key's {most} sessions are all open; close one first.", retry_after=BUSY_RETRY)
+        self._check_audio()
         self._sessions[identity] += 1
         self._admitted += 1
         number, begun = self._admitted, time.monotonic()
@@ -121,15 +132,23 @@ class Service:
     def file(self) -> Iterator[None]:
         """Hold one of the places for uploaded files; raises `Draining` or `Overloaded` at once when there is none."""
         self.refuse_when_draining()
-        if self._files >= self.settings.max_files:
-            raise Overloaded(f"{self._files} files are being transcribed already.", retry_after=BUSY_RETRY)
-        self._files += 1
+        taken, most, whose = self._files.total(), self.settings.max_files, TENANT.get().name
+        if taken >= most:
+            raise Overloaded(f"{taken} files are being transcribed already.", retry_after=BUSY_RETRY)
+        if self._files[whose] >= share(most, self._keys):
+            raise Overloaded(
+                f"{self._files[whose]} files are being transcribed with this key already, which is the most for one.",
+                retry_after=BUSY_RETRY,
+            )
+        self._check_audio()
+        self._files[whose] += 1
         self._idle.clear()
         self.metrics.file_started()
         try:
             yield
         finally:
-            self._files -= 1
+            self._files[whose] -= 1
+            self._files = +self._files
             self.metrics.file_ended()
             self._settle()
 
@@ -143,10 +162,10 @@ class Service:
         settings = self.settings
         if self._speeches.total() >= settings.max_speeches:
             raise Overloaded(f"{settings.max_speeches} texts are being spoken already.", retry_after=BUSY_RETRY)
-        if settings.max_sessions_per_key is not None and self._speeches[identity] >= settings.max_sessions_per_key:
+        most = identity.limits.sessions or settings.max_sessions_per_key
+        if most is not None and self._speeches[identity] >= most:
             raise Overloaded(
-                f"This key has {settings.max_sessions_per_key} texts being spoken already; wait for one to end.",
-                retry_after=BUSY_RETRY,
+                f"This key has {most} texts being spoken already; wait for one to end.", retry_after=BUSY_RETRY
             )
         self._speeches[identity] += 1
         self._idle.clear()
@@ -178,6 +197,12 @@ class Service:
         except TimeoutError:
             return False
         return True
+
+    def _check_audio(self) -> None:
+        """Raises `Overloaded` while the key has sent all the audio that it may send in a minute."""
+        budget = BUDGET.get()
+        if budget is not None:
+            budget.check_audio()
 
     def _settle(self) -> None:
         if not (self._sessions or self._files or self._speeches or self._uploads):

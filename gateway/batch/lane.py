@@ -65,7 +65,7 @@ class Lane:
         self.keep = settings.batch_keep_seconds
         """Seconds for which jobs that have ended are kept."""
         self.hosts = WebhookHosts(settings.webhook_hosts)
-        self._keys = len(settings.keys())
+        self._keys = settings.key_count()
         self.hub = Hub(self, self._keys)
         self._jobs: Jobs | None = None
         self._uploads: UploadStore | None = None

@@ -16,7 +16,7 @@ from gateway.elevenlabs.session import StreamSession
 from gateway.outbox import encode
 from gateway.realtime.handler import UpgradeRequired
 from gateway.sockets import LIMITS, Connection, SocketLimits
-from gateway.state import BUSY_RETRY, SERVICE, Service
+from gateway.state import BUSY_RETRY, SERVICE
 from workers.errors import InputInvalid, Overloaded, ServingError
 
 MIB = 1024 * 1024
@@ -62,7 +62,7 @@ async def _serve(request: web.Request, *, several: bool) -> web.StreamResponse:
             else:
                 with _unknown(request.app):
                     await ws.prepare(request)
-                    identity, first = await _introduced(ws, service)
+                    identity, first = await _introduced(ws, request)
                 place.enter_context(service.session(identity))
             await _run(ws, request, limits, several, first)
     except ServingError as error:
@@ -113,7 +113,7 @@ def _unknown(app: web.Application) -> Iterator[None]:
         waiting.pop()
 
 
-async def _introduced(ws: web.WebSocketResponse, service: Service) -> tuple[Identity, WSMessage]:
+async def _introduced(ws: web.WebSocketResponse, request: web.Request) -> tuple[Identity, WSMessage]:
     """Whose socket it is by the key in its first message, and that message. Raises Unauthorized, FieldInvalid."""
     try:
         async with asyncio.timeout(KEY_SECONDS):
@@ -125,7 +125,7 @@ async def _introduced(ws: web.WebSocketResponse, service: Service) -> tuple[Iden
         raise Unauthorized(
             "No API key was given. Send it as the header xi-api-key, or as xi_api_key with the first text."
         )
-    return service.guard.identify_key(key), first
+    return await request.app[SERVICE].guard.admit_key(key, request), first
 
 
 async def _turn_away(ws: web.WebSocketResponse, error: ServingError) -> None:

@@ -28,7 +28,7 @@ def add_vosk_routes(app: web.Application, page: Handler) -> None:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return await page(request)
         # The page is for everybody, which this is not.
-        request[IDENTITY] = request.app[SERVICE].guard.identify(request)
+        request[IDENTITY] = await request.app[SERVICE].guard.admit(request)
         return await vosk(request)
 
     app.router.add_get("/", root)

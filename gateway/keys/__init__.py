@@ -1,0 +1,1 @@
+"""API keys that are made and revoked while the service runs: how they are kept, checked and limited."""

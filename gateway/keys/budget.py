@@ -1,0 +1,110 @@
+"""What a key may take in a minute: requests, which are refused beyond it, and audio, which then is read no further."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from gateway.keys.identity import Identity
+from gateway.keys.record import KeyLimits
+from workers.errors import Overloaded
+
+MOST_WAIT = 1.0
+"""Seconds for which a reader waits before it looks again whether its connection is still wanted."""
+MOST_KEYS = 4096
+"""Keys whose minute is remembered; beyond, the one that was used longest ago begins a new one."""
+
+
+class Bucket:
+    """Refilled evenly, up to a minute's worth. It may be overdrawn by what could not be foreseen."""
+
+    def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = per_minute, clock
+        self._left, self._at = per_minute, clock()
+
+    def take(self, amount: float) -> None:
+        self._left = self._now() - amount
+
+    def wait(self, amount: float = 0.0) -> float:
+        """Seconds until there is so much; 0.0: now."""
+        return max(0.0, (min(amount, self._most) - self._now()) / (self._most / 60.0))
+
+    def _now(self) -> float:
+        now = self._clock()
+        self._left, self._at = min(self._most, self._left + (now - self._at) * self._most / 60.0), now
+        return self._left
+
+
+class Budget:
+    """One key's minute."""
+
+    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        requests, audio = limits.requests_per_minute, limits.audio_seconds_per_minute
+        self._requests = Bucket(requests, clock) if requests is not None else None
+        self._audio = Bucket(audio, clock) if audio is not None else None
+
+    def request(self) -> None:
+        """Count a request; raises `Overloaded` beyond the limit."""
+        if self._requests is None:
+            return
+        wait = self._requests.wait(1.0)
+        if wait > 0:
+            most = self.limits.requests_per_minute
+            raise Overloaded(f"This key may make {most} requests a minute.", retry_after=math.ceil(wait))
+        self._requests.take(1.0)
+
+    def check_audio(self) -> None:
+        """Before a recording or a session is taken; raises `Overloaded` while the minute is used up."""
+        wait = self.audio_wait()
+        if wait > 0:
+            most = self.limits.audio_seconds_per_minute
+            raise Overloaded(f"This key may send {most:g} s of audio a minute.", retry_after=math.ceil(wait))
+
+    def audio(self, seconds: float) -> None:
+        """So much audio has come."""
+        if self._audio is not None:
+            self._audio.take(seconds)
+
+    def audio_wait(self) -> float:
+        """Seconds until more audio may come."""
+        return self._audio.wait() if self._audio is not None else 0.0
+
+
+class Budgets:
+    """Those of the keys that were used last."""
+
+    def __init__(self) -> None:
+        self._budgets: OrderedDict[str, Budget] = OrderedDict()
+
+    def of(self, identity: Identity) -> Budget:
+        """The key's budget; a new one once its limits were changed."""
+        budget = self._budgets.pop(identity.name, None)
+        if budget is None or budget.limits != identity.limits:
+            budget = Budget(identity.limits)
+        self._budgets[identity.name] = budget
+        while len(self._budgets) > MOST_KEYS:
+            self._budgets.popitem(last=False)
+        return budget
+
+
+BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
+"""That of the key whose request is being served."""
+
+
+def count_audio(seconds: float) -> None:
+    """So much audio has come for the request that is being served."""
+    budget = BUDGET.get()
+    if budget is not None:
+        budget.audio(seconds)
+
+
+async def audio_allowed(ended: Callable[[], bool]) -> None:
+    """Wait until the key may send more audio, or until its connection has `ended`: meanwhile nothing is read."""
+    budget = BUDGET.get()
+    while budget is not None and (wait := budget.audio_wait()) > 0 and not ended():  # noqa: ASYNC110
+        await asyncio.sleep(min(wait, MOST_WAIT))
