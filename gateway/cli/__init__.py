@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import doctor, jobs, listen, models, say, serve, transcribe, voices, worker
+from gateway.cli import doctor, jobs, keys, listen, models, say, serve, transcribe, voices, worker
 
 app = typer.Typer(
     name="speechlane",
@@ -33,6 +33,7 @@ app.command(name="serve", help=serve.HELP)(serve.command)
 app.command(name="listen", help=listen.HELP)(listen.command)
 app.command(name="transcribe", help=transcribe.HELP)(transcribe.command)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(keys.app, name="keys")
 app.command(name="worker", help=worker.HELP)(worker.command)
 app.command(name="say", help=say.HELP)(say.command)
 app.command(name="voices", help=voices.HELP)(voices.command)

@@ -10,13 +10,15 @@ from aiohttp import web
 
 from gateway.realtime.handler import realtime_handler
 from gateway.realtime.parking import PARKING, Parking
+from gateway.realtime.starting import client_secrets_handler
 from gateway.state import SERVICE
 
 __all__ = ["add_realtime_route"]
 
 
 def add_realtime_route(app: web.Application) -> None:
-    """GET /v1/realtime, and the sessions that wait for their clients."""
+    """GET /v1/realtime, secrets for browsers that use it, and the sessions that wait for their clients."""
     app[PARKING] = parking = Parking(app[SERVICE])
     app.on_shutdown.append(parking.close)
     app.router.add_get("/v1/realtime", realtime_handler)
+    app.router.add_post("/v1/realtime/client_secrets", client_secrets_handler)

@@ -22,6 +22,7 @@ from gateway.realtime.parking import PARKING
 from gateway.realtime.parse import RequestError
 from gateway.realtime.resumable import ResumableSession, patient
 from gateway.realtime.session import TranscriptionSession
+from gateway.realtime.starting import begun, heard_by, kind
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.state import SERVICE, Service
 from workers.errors import InputInvalid, Overloaded, ServingError
@@ -64,7 +65,8 @@ async def realtime_handler(request: web.Request) -> web.StreamResponse:
 async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -> web.StreamResponse:
     """A new session; `held` frees its place at the end."""
     engine, model = service.engine, request.query.get("model") or None
-    talks = _is_conversation(request.query.get("intent"), model, service)
+    starting = request[IDENTITY].session
+    talks = _is_conversation(request.query.get("intent") or kind(starting), model, service)
     resumable = _wants_resume(request.query, talks)
     session: Session | conversation.Session
     if talks:
@@ -74,6 +76,11 @@ async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -
         default: str = engine.resolve(None)
         session = initial(model or default, _included(request.query, get_args(Include)))
     try:
+        if starting is not None:
+            if talks != (kind(starting) == "conversation"):
+                raise InputInvalid(f"This client secret is for a {kind(starting)}.", param="intent")
+            session = begun(service, starting, session)
+            model = heard_by(session)
         config = requested_stream(engine, session, model)
     except RequestError as error:
         raise ModelNotFound(error.message, param="model") from None

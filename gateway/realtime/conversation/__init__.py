@@ -6,6 +6,6 @@
 it. A `turn` is one answer, and everything that belongs to it is gone with it. `history` is what both have heard.
 """
 
-from gateway.realtime.conversation.session import ConversationSession, open_conversation
+from gateway.realtime.conversation.session import ConversationSession, begun, open_conversation
 
-__all__ = ["ConversationSession", "open_conversation"]
+__all__ = ["ConversationSession", "begun", "open_conversation"]
