@@ -20,6 +20,8 @@ class CuttingProxy:
     def __init__(self, host: str, port: int, chance: random.Random, *, up: int, down: int) -> None:
         self.cuts = 0
         self.armed = True
+        self.down = False
+        """Every connection is cut as it comes."""
         self.port = 0
         self._target, self._chance = (host, port), chance
         self._most = {"up": up, "down": down}
@@ -38,10 +40,20 @@ class CuttingProxy:
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
 
+    def cut(self) -> None:
+        """Cut what is open, now."""
+        for task in self._open:
+            task.cancel()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        if self.down:
+            _reset(writer)
+            writer.close()
+            self._open.discard(task)
+            return
         up, down = await asyncio.open_connection(*self._target)
         direction = self._chance.choice(("up", "down"))
         budget = self._chance.randrange(self._most[direction]) if self.armed else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("speechlane.realtime")
 
 TAKEN_SECONDS = 0.5
-"""How often a client that sends is told what has been taken in."""
+"""So much later, at most, a client is told what has been taken in."""
 GONE = "the session has ended meanwhile; begin another one"
 BROKEN = (Close.LOST, Close.SLOW_READER, Close.TAKEN_OVER)
 """Ends of a connection that are none of its session."""
@@ -81,7 +81,7 @@ class ResumableSession(TranscriptionSession):
         self._ends_at = self._loop.time() + connection.limits.session_seconds
         self._samples = 0
         self._taken = 0
-        self._tell_at = 0.0
+        self._telling: asyncio.TimerHandle | None = None
         self._coming: Visit | None = None
         self._over: Ending | None = None
         self._woken = asyncio.Event()
@@ -121,6 +121,8 @@ class ResumableSession(TranscriptionSession):
     async def close(self) -> None:
         """Free the stream, whatever state it is in, and let the connections go."""
         self._over = self._over or Ending(Close.EXPIRED, "the session has ended")
+        if self._telling is not None:
+            self._telling.cancel()
         try:
             await super().close()
         finally:
@@ -172,8 +174,8 @@ class ResumableSession(TranscriptionSession):
         await super()._take(frame)
         if self._over is None:
             self._taken += 1
-            if self._loop.time() >= self._tell_at:
-                self._tell_taken()
+            if self._telling is None:
+                self._telling = self._loop.call_later(TAKEN_SECONDS, self._tell_taken)
 
     async def _append(self, data: bytes) -> None:
         size = self._decoder.format.frame_bytes
@@ -188,7 +190,9 @@ class ResumableSession(TranscriptionSession):
         self._samples += len(data) // size
 
     def _tell_taken(self) -> None:
-        self._tell_at = self._loop.time() + TAKEN_SECONDS
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         event = {"type": "x.taken", "event_id": new_id("event"), "samples": self._samples, "events": self._taken}
         self._connection.send_latest("taken", event)
 

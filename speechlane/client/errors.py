@@ -45,10 +45,10 @@ def refusal(status: int, body: bytes | bytearray, url: str, retry_after: str | N
     try:
         message = json.loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        message = f"HTTP {status}"
-    hints = {401: " Give a valid API key.", 404: f" Is {url} a Speechlane service?"}
+        message = f"HTTP {status}. Is {url} a Speechlane service?"
+    hint = " Give a valid API key." if status == 401 else ""
     seconds = float(retry_after) if retry_after and re.fullmatch("[0-9]{1,6}", retry_after) else None
-    return Refused(f"the service refused: {message}{hints.get(status, '')}", status, seconds)
+    return Refused(f"the service refused: {message}{hint}", status, seconds)
 
 
 def closed(code: int, reason: str) -> str:
