@@ -46,7 +46,7 @@ def refusal(status: int, body: bytes | bytearray, url: str, retry_after: str | N
         message = json.loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError):
         message = f"HTTP {status}. Is {url} a Speechlane service?"
-    hint = " Give a valid API key." if status == 401 else ""
+    hint = " Give a valid API key; the command line takes it from --key or SPEECHLANE_API_KEY." if status == 401 else ""
     seconds = float(retry_after) if retry_after and re.fullmatch("[0-9]{1,6}", retry_after) else None
     return Refused(f"the service refused: {message}{hint}", status, seconds)
 

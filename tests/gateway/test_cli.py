@@ -276,8 +276,8 @@ def test_transcribe_writes_the_format_of_the_files_ending(
         ("http://127.0.0.1:8700/", "ws://127.0.0.1:8700/v1/realtime?intent=transcription"),
         ("https://x.example/v1", "wss://x.example/v1/realtime?intent=transcription"),
         ("x.example:80", "ws://x.example:80/v1/realtime?intent=transcription"),
-        ("wss://x.example/a/v1/realtime?model=base", "wss://x.example/a/v1/realtime?model=base"),
+        ("wss://x.example/a/v1/realtime?model=base", "wss://x.example/a/v1/realtime?model=base&intent=transcription"),
     ],
 )
 def test_a_services_address_may_be_written_in_many_ways(given: str, address: str) -> None:
-    assert endpoint(given) == address
+    assert endpoint(given, query="intent=transcription") == address
