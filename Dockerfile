@@ -9,6 +9,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY workers workers
 COPY speech speech
 COPY batch_jobs batch_jobs
+COPY speechlane speechlane
 COPY gateway gateway
 RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" -c constraints.txt '.[models,s3]'
 
