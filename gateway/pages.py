@@ -59,6 +59,8 @@ async def security_headers(request: web.Request, handler: Handler) -> web.Stream
     response = await handler(request)
     if not response.prepared:
         response.headers["X-Content-Type-Options"] = "nosniff"
+        if request.secure:
+            response.headers["Strict-Transport-Security"] = "max-age=31536000"
         if request.path in PAGES or request.path.startswith("/static/"):
             response.headers.update(SECURITY_HEADERS)
             response.headers["Cache-Control"] = "no-cache"
