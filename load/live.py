@@ -173,7 +173,7 @@ def main() -> int:
     options = parser.parse_args()
     out, note = report.console(), machine()
     steps: list[Step] = []
-    with service(options.url, shlex.split(options.flags)) as running:
+    with service(options.url, shlex.split(options.flags), key=options.key) as running:
         for streams in map(int, options.streams.split(",")):
             with out.status(f"{streams} streams for {options.seconds:g} s"):
                 measuring = measure(

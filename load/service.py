@@ -28,15 +28,19 @@ START_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`url` is http://host:port. `process` is None when the service is not on this machine."""
+    """`url` is http://host:port. `process` is None when the service is not on this machine. `key`: one that may see
+    the load of a service with keys."""
 
     url: str
     process: psutil.Process | None
+    key: str | None = None
 
     def state(self) -> dict[str, Any]:
         """What /readyz says."""
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=30) as answer:
+            headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+            asked = urllib.request.Request(f"{self.url}/readyz", headers=headers)
+            with urllib.request.urlopen(asked, timeout=30) as answer:
                 body: dict[str, Any] = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -58,13 +62,15 @@ class Running:
 
 
 @contextmanager
-def service(url: str | None, flags: Sequence[str] = (), cpus: Sequence[int] = ()) -> Iterator[Running]:
+def service(
+    url: str | None, flags: Sequence[str] = (), cpus: Sequence[int] = (), key: str | None = None
+) -> Iterator[Running]:
     """The service at `url`, or, with None, one started with `flags` on a free port and stopped at the end.
 
-    `cpus`: the only ones that one may run on; none: all.
+    `cpus`: the only ones that one may run on; none: all. `key`: for a service with keys.
     """
     if url is not None:
-        yield Running(url.rstrip("/"), _listener(url))
+        yield Running(url.rstrip("/"), _listener(url), key)
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -72,7 +78,7 @@ def service(url: str | None, flags: Sequence[str] = (), cpus: Sequence[int] = ()
     with tempfile.NamedTemporaryFile(prefix="speechlane-load-", suffix=".log") as log:
         root = Path(__file__).absolute().parent.parent
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=root)
-        running = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+        running = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid), key)
         try:
             _wait(running, process, Path(log.name))
             yield running
