@@ -22,13 +22,10 @@ from batch_jobs.queue.task import Dead, Kind, Task
 from batch_jobs.settings import BatchSettings
 from batch_jobs.split import SplitReport
 from batch_jobs.spool import Spool
-from batch_jobs.stages import SPLIT, STITCH, dead_reason, transcript_name
+from batch_jobs.steps import SPLIT, STITCH, dead_reason, transcript_name
 from batch_jobs.transcript import Chunk, Transcript
-from batch_jobs.worker import Worker
 from batch_jobs.writers.render import render
 from workers.errors import InputInvalid, InputTooLarge
-
-__all__ = ["Jobs", "Worker"]
 
 _YOUNG = 3600.0
 """Seconds for which nothing is removed from a full spool: somebody is about to make a job of it."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,6 +25,7 @@ from batch_jobs.repair.repairing import repair
 from batch_jobs.settings import BatchSettings
 from batch_jobs.split import Progress, SplitReport, split
 from batch_jobs.spool import BlobMissing, Spool
+from batch_jobs.steps import SPLIT, WRITE, dead_reason, transcript_name
 from batch_jobs.stitch import dead, stitch
 from batch_jobs.transcript import Chunk, ChunkResult, Hole, Repair, Segment, Suspicion, Transcript
 from speech.asr import SAMPLE_RATE, DecodeOptions, Samples
@@ -32,18 +33,11 @@ from speech.engine import Engine
 from speech.languages import check_language
 from workers.clock import monotonic
 
-SPLIT, STITCH, WRITE = "split", "stitch", "write"
-"""Ids of the tasks that a job has one of."""
 _AT_ONCE = 16
 """Chunks that are queued in one go."""
 _TOLD = 1.0
 """Seconds between two reports of a split's progress."""
 _log = logging.getLogger(__name__)
-
-
-def transcript_name(job: str) -> str:
-    """Where in the spool a job's transcript is."""
-    return f"jobs/{job}/transcript"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +300,3 @@ def _settings(options: JobOptions) -> dict[str, object]:
 
 def _draft_name(job: str) -> str:
     return f"jobs/{job}/draft"
-
-
-def dead_reason(result: str) -> str | None:
-    """The reason, of a task that was given up."""
-    if not result.startswith('{"dead"'):
-        return None
-    found: Mapping[str, str] = json.loads(result)
-    return found["dead"]

@@ -28,11 +28,12 @@ import numpy as np
 import soundfile
 
 from batch_jobs.job import JobOptions
-from batch_jobs.jobs import Jobs, Worker
+from batch_jobs.jobs import Jobs
 from batch_jobs.queue.task import Kind
 from batch_jobs.settings import BatchSettings
 from batch_jobs.transcript import Chunk, Transcript
 from batch_jobs.wire import load
+from batch_jobs.worker import Worker
 from load import report
 from load.batch_scoring import Errors, Regions, Timed, by_utterance, drift, edges, errors, repeated, text
 from load.long_file import RATE, Said, build

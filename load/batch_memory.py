@@ -33,9 +33,10 @@ from typing import Any
 import psutil
 
 from batch_jobs.job import Job, State
-from batch_jobs.jobs import Jobs, Worker
+from batch_jobs.jobs import Jobs
 from batch_jobs.queue.server import connect
 from batch_jobs.settings import BatchSettings
+from batch_jobs.worker import Worker
 from load import report
 from load.long_file import build
 from load.service import machine

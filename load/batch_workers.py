@@ -130,7 +130,8 @@ def _run(how: How, told: Connection) -> None:
 
 
 async def _work(how: How, told: Connection) -> None:
-    from batch_jobs.jobs import Jobs, Worker
+    from batch_jobs.jobs import Jobs
+    from batch_jobs.worker import Worker
     from speech.engine import Engine, EngineSettings
 
     stop = asyncio.Event()

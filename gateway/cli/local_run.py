@@ -21,8 +21,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from batch_jobs.job import Job, JobOptions, State
-from batch_jobs.jobs import Jobs, Worker
+from batch_jobs.jobs import Jobs
 from batch_jobs.settings import BatchSettings
+from batch_jobs.worker import Worker
 from gateway.cli.progress import Board, Tally
 from gateway.cli.recordings import Recording, blocks, real
 from speech.engine import Engine, EngineSettings

@@ -103,7 +103,7 @@ def _number(name: str, flag: int | None, config: Path | None) -> int | None:
 
 
 async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int) -> None:
-    from batch_jobs.jobs import Worker
+    from batch_jobs.worker import Worker
     from speech.engine import Engine
 
     stop = asyncio.Event()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from batch_jobs.job import Job, JobOptions
-from batch_jobs.jobs import Jobs, Worker
+from batch_jobs.jobs import Jobs
+from batch_jobs.worker import Worker
 from speech.asr import SAMPLE_RATE, Samples
 from speech.engine import Engine
 from tests.batch_jobs.media_files import encoded
