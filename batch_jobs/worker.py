@@ -141,9 +141,11 @@ class Worker:
             await self._tell(lease, partial(self._queue.postpone, lease, error.message))
             return
         foreseen = isinstance(error, ServingError | OSError)
-        _log.warning("task %s of job %s: %s", task.id, task.job, error, exc_info=None if foreseen else error)
         # A model that this worker has not loaded another may have.
         final = isinstance(error, InputTooLarge) or (isinstance(error, InputInvalid) and error.param != "model")
+        # What is wrong with a recording is told to whoever handed it in; the rest is for those who keep the worker.
+        level = logging.INFO if final else logging.WARNING
+        _log.log(level, "task %s of job %s: %s", task.id, task.job, error, exc_info=None if foreseen else error)
         await self._tell(lease, partial(self._queue.fail, lease, _reason(error), again=not final))
 
     async def _tell(self, lease: Lease, work: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from gateway.cli import job_tables as tables
 from gateway.cli import lane_options as asked
 from gateway.cli.console import err, fail, one_line
 from gateway.cli.job_access import with_jobs
-from gateway.cli.recordings import STDIN, find
+from gateway.cli.recordings import STDIN, find, skipped
 
 if TYPE_CHECKING:
     from batch_jobs.job import JobOptions
@@ -118,7 +118,7 @@ StateName = Annotated[
 ]
 
 
-@app.command("submit", help=SUBMIT)
+@app.command("submit", help=SUBMIT, short_help="Hand recordings in: files, folders, stdin.")
 @with_jobs
 @asked.with_job_options
 def submit(
@@ -138,7 +138,7 @@ def submit(
     if not found.recordings:
         fail(f"there is no file {found.missing[0]}" if found.missing else "there is no recording in the folder")
     if found.skipped:
-        err.print(f"{found.skipped} skipped that are no audio or video by name.", style="dim")
+        err.print(skipped(found), style="dim")
     refused = [*((name, "there is no such file") for name in found.missing), *found.closed]
     ids = []
     for one in found.recordings:
@@ -161,7 +161,7 @@ def submit(
         raise typer.Exit(code or 3)
 
 
-@app.command("list", help=LIST)
+@app.command("list", help=LIST, short_help="The jobs, newest first.")
 @with_jobs
 def list_jobs(
     jobs: Jobs,
@@ -183,7 +183,7 @@ def list_jobs(
         err.print("There are no jobs.", style="dim")
 
 
-@app.command("show", help=SHOW)
+@app.command("show", help=SHOW, short_help="A job, or its transcript (--format).")
 @with_jobs
 def show(
     jobs: Jobs,
@@ -214,7 +214,7 @@ def show(
         err.print(f"Wrote {out}.", style="dim", markup=False)
 
 
-@app.command("watch", help=WATCH)
+@app.command("watch", help=WATCH, short_help="Watch jobs until they have ended.")
 @with_jobs
 def watch(
     jobs: Jobs,
@@ -225,25 +225,25 @@ def watch(
 ) -> None:
     wanted = [jobs.get(one).id for one in ids] if ids else tables.open_jobs(jobs)
     if not wanted:
-        err.print("There is no job that has not ended.", style="dim")
+        err.print("All jobs have ended; `speechlane jobs list` shows them.", style="dim")
         return
     if code := tables.watch(jobs, wanted, as_json):
         raise typer.Exit(code)
 
 
-@app.command("cancel", help=CANCEL)
+@app.command("cancel", help=CANCEL, short_help="Stop jobs.")
 @with_jobs
 def cancel(jobs: Jobs, ids: asked.JobIds, as_json: asked.Json = False) -> None:
     tables.each(ids, jobs.cancel, "cancelled", "it has ended already", as_json)
 
 
-@app.command("retry", help=RETRY)
+@app.command("retry", help=RETRY, short_help="Try again what was given up.")
 @with_jobs
 def retry(jobs: Jobs, ids: asked.JobIds, as_json: asked.Json = False) -> None:
     tables.each(ids, jobs.retry, "tried again", "it has not ended, or nothing in it was given up", as_json)
 
 
-@app.command("dead", help=DEAD)
+@app.command("dead", help=DEAD, short_help="What no worker could do, and why.")
 @with_jobs
 def dead(
     jobs: Jobs,
@@ -253,7 +253,7 @@ def dead(
     tables.show_dead(jobs.dead(job), as_json)
 
 
-@app.command("purge", help=PURGE)
+@app.command("purge", help=PURGE, short_help="Remove ended jobs with their files.")
 @with_jobs
 def purge(
     jobs: Jobs,

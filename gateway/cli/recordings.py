@@ -58,6 +58,12 @@ class Found:
         return self.folders > 0 or len(self.recordings) + len(self.missing) > 1
 
 
+def skipped(found: Found) -> str:
+    """That files of folders were passed over."""
+    files = "1 file that is" if found.skipped == 1 else f"{found.skipped} files that are"
+    return f"Skipped {files} no audio or video by name."
+
+
 def find(arguments: Sequence[str], *, leave_out: Path | None = None) -> Found:
     """The recordings that files, folders and "-" stand for, in a stable order, each once.
 

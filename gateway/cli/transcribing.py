@@ -23,7 +23,7 @@ from gateway.cli.console import err, one_line
 from gateway.cli.local_run import LocalRun, Outcome, RunTaken, Stopped
 from gateway.cli.outputs import Folder, OneFile, OutputTaken, Target
 from gateway.cli.progress import Tally, board, clock_time
-from gateway.cli.recordings import Found, Recording, container_seconds, readable
+from gateway.cli.recordings import Found, Recording, container_seconds, readable, skipped
 from speech.engine import EngineSettings
 from speech.models import ModelError
 from workers.errors import ServingError
@@ -106,7 +106,7 @@ class Transcribing:
         if not self._found.recordings and not self._fates["failed"]:
             self._error("there is no recording in the folder; files are taken by the endings of audio and video")
         if self._found.skipped and not self._quiet:
-            err.print(f"{_count(self._found.skipped, 'file')} skipped that are no audio or video by name.", style="dim")
+            err.print(skipped(self._found), style="dim")
 
     def _is_wanted(self, recording: Recording) -> bool:
         """Whether there is something to do for a recording, and somewhere to put it."""

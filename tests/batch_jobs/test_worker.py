@@ -14,10 +14,11 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from batch_jobs import worker
 from batch_jobs.job import State
-from batch_jobs.jobs import Jobs, Worker
+from batch_jobs.jobs import Jobs
 from batch_jobs.queue import queue
 from batch_jobs.queue.task import Kind, Lease
 from batch_jobs.stages import Stages
+from batch_jobs.worker import Worker
 from speech.engine import Engine
 from tests.batch_jobs.lane import flac, submit, until, working
 from tests.batch_jobs.media_files import talk
@@ -201,7 +202,7 @@ async def test_what_is_wrong_with_a_task_is_told_in_words(
 
     split(jobs.queue, "job", 4)
     work_is(monkeypatch, fail)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, "batch_jobs.worker"):
         async with working(jobs, engine):
             await until(lambda: len(jobs.dead("job")) >= 4)
     found = {letter.task: letter.reason for letter in jobs.dead("job") if letter.kind is Kind.CHUNK}
@@ -214,6 +215,9 @@ async def test_what_is_wrong_with_a_task_is_told_in_words(
     traced = {record.getMessage(): bool(record.exc_info) for record in caplog.records}
     assert traced["task c1 of job job: a bug"], "nobody foresaw it"
     assert not traced["task c0 of job job: it is no speech"]
+    levels = {record.getMessage(): record.levelname for record in caplog.records}
+    assert levels["task c0 of job job: it is no speech"] == "INFO", "its owner is told, and can do something about it"
+    assert levels["task c2 of job job: the disk is gone"] == "WARNING"
 
 
 @pytest.mark.parametrize("error", [Draining("going down"), Overloaded("full", retry_after=1.0)])

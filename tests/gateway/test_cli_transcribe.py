@@ -242,7 +242,7 @@ def test_a_folder_is_mirrored_and_one_bad_file_stops_nothing(
     rows = {Path(row["file"]).relative_to(calls).as_posix(): row for row in map(json.loads, done.stdout.splitlines())}
     assert {name: row["state"] for name, row in rows.items()} == {**dict.fromkeys(kept, "done"), "bad.mp3": "failed"}
     assert "bad.mp3" in done.stderr
-    assert "1 file skipped" in done.stderr
+    assert "Skipped 1 file that is no audio" in done.stderr
     texts = {"a.wav": "a.wav.txt", "a.flac": "a.flac.txt", "sub/b.wav": "sub/b.txt"}
     for name, text in texts.items():
         assert str(out / text) in rows[name]["outputs"]
