@@ -12,30 +12,28 @@ app = typer.Typer(
 
     Start with:
 
-      speechlane serve                      the service and its page, on http://127.0.0.1:8700
-
-      speechlane listen talk.wav            stream a recording to it and watch the words come
-
-      speechlane transcribe talk.mp3        files and folders, without a service
-
-      speechlane jobs submit talk.mp3       hand long recordings to workers (speechlane worker), watch them
-
-      speechlane say "Good morning."        text to speech, played or into a file (-o hello.mp3)
-
-      speechlane doctor                     when something does not work
+    \b
+      speechlane serve                  the service and its pages
+      speechlane listen talk.wav        stream a recording to it, at its speed
+      speechlane transcribe talk.mp3    files and folders, without a service
+      speechlane jobs submit talk.mp3   long recordings, for workers
+      speechlane say "Good morning."    speech, played or into a file (-o)
+      speechlane doctor                 when something does not work
     """,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="serve", help=serve.HELP)(serve.command)
-app.command(name="listen", help=listen.HELP)(listen.command)
-app.command(name="transcribe", help=transcribe.HELP)(transcribe.command)
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(keys.app, name="keys")
-app.command(name="worker", help=worker.HELP)(worker.command)
-app.command(name="say", help=say.HELP)(say.command)
-app.command(name="voices", help=voices.HELP)(voices.command)
-app.command(name="models", help=models.HELP)(models.command)
-app.command(name="doctor", help=doctor.HELP)(doctor.command)
+app.command(name="serve", help=serve.HELP, short_help="The service and its pages.")(serve.command)
+app.command(name="listen", help=listen.HELP, short_help="Stream speech to a service, see the words.")(listen.command)
+app.command(name="transcribe", help=transcribe.HELP, short_help="Transcribe files here, without a service.")(
+    transcribe.command
+)
+app.add_typer(jobs.app, name="jobs", short_help="Hand recordings to workers, watch them.")
+app.add_typer(keys.app, name="keys", short_help="API keys of a running service.")
+app.command(name="worker", help=worker.HELP, short_help="Work on jobs.")(worker.command)
+app.command(name="say", help=say.HELP, short_help="Speak a text, here or at a service.")(say.command)
+app.command(name="voices", help=voices.HELP, short_help="The voices there are.")(voices.command)
+app.command(name="models", help=models.HELP, short_help="The models that Speechlane knows.")(models.command)
+app.command(name="doctor", help=doctor.HELP, short_help="Check this machine, say how to mend it.")(doctor.command)

@@ -214,7 +214,10 @@ def _audio_libraries() -> Iterator[Finding]:
 
 
 def _microphone() -> Iterator[Finding]:
-    remedy = "Only 'listen mic' needs it: pip install sounddevice; on Debian also: apt-get install libportaudio2"
+    remedy = (
+        f"Only 'listen mic' and 'say --play' need it: {sys.executable} -m pip install sounddevice; "
+        "on Debian also: apt-get install libportaudio2"
+    )
     try:
         import sounddevice  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except (ImportError, OSError) as error:

@@ -23,7 +23,7 @@ Exits with 0 when all was spoken, 1 when it could not be, 2 when the arguments a
 
 Examples:
 
-  speechlane say "Dr. Smith paid $3.50 on 10/12/2019." -o smith.wav
+  speechlane say 'Dr. Smith paid $3.50 on 10/12/2019.' -o smith.wav
 
   speechlane say --file chapter.txt -o chapter.mp3 --speed 1.2
 

@@ -50,7 +50,7 @@ def command(**flags: Any) -> None:
 
     def ready(url: str) -> None:
         err.print(Text.assemble(("Speechlane is ready: ", "bold green"), (url, "bold")))
-        err.print(f"  Page       open {url} and speak, or drop a recording on it")
+        err.print(f"  Page       open {url} and speak, or drop a recording on it; {url}/voice speaks")
         err.print(f"  Realtime   {url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription (OpenAI's protocol)")
         err.print(f"  Files      curl -F file=@talk.wav -F model={settings.models[0]} {url}/v1/audio/transcriptions")
         err.print(f"  Terminal   speechlane listen talk.wav --url {url.replace('http', 'ws', 1)}")

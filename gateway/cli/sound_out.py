@@ -107,7 +107,8 @@ class Loudspeaker:
         except Exception as error:  # the package, the PortAudio library or the device is missing
             how = "" if asked else "; or name a file: -o speech.wav"
             raise SayError(
-                f"there is no loudspeaker to play on ({error}): it needs sounddevice (pip install sounddevice), "
+                f"there is no loudspeaker to play on ({error}): it needs sounddevice "
+                f"({sys.executable} -m pip install sounddevice), "
                 f"PortAudio (on Debian apt-get install libportaudio2) and a device{how}"
             ) from error
         self._sounddevice = sounddevice

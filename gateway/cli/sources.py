@@ -18,6 +18,8 @@ from speechlane.client import SourceError
 BLOCK_SECONDS = 0.1
 BLOCKS_AHEAD = 20
 """Blocks that are decoded before they are due; the reader waits when so many lie there."""
+ENDING_SECONDS = 0.3
+"""That a reader which is not wanted any more may take to notice it."""
 _WAV_MARK = 12
 """Bytes from which on a WAV can be told: RIFF, its length, WAVE."""
 
@@ -97,6 +99,7 @@ async def threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
     """What `read` gives, from a thread that may block; it dies with the process, so a silent pipe holds up nothing."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(BLOCKS_AHEAD)
+    ended = threading.Event()
 
     def put(item: bytes | BaseException | None) -> None:
         asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
@@ -106,6 +109,8 @@ async def threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
             try:
                 for piece in read():
                     put(piece)
+                    if ended.is_set():
+                        return
                 put(None)
             except OSError as error:
                 put(SourceError(f"the audio cannot be read: {error}"))
@@ -114,8 +119,16 @@ async def threaded(read: Callable[[], Iterator[bytes]]) -> Blocks:
         except RuntimeError:
             pass  # the loop has ended: nobody listens any more
 
-    threading.Thread(target=work, daemon=True, name="audio source").start()
-    while (item := await queue.get()) is not None:
-        if isinstance(item, BaseException):
-            raise item
-        yield item
+    reader = threading.Thread(target=work, daemon=True, name="audio source")
+    reader.start()
+    try:
+        while (item := await queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        # A decoder that is at work when the interpreter ends is a leak to the libraries under it, and they say so.
+        ended.set()
+        while not queue.empty():  # a reader that waits for room gets it
+            queue.get_nowait()
+        await asyncio.to_thread(reader.join, ENDING_SECONDS)

@@ -26,7 +26,7 @@ from typer.testing import CliRunner, Result
 from whisper_normalizer.english import EnglishTextNormalizer
 
 from gateway.cli import app
-from gateway.cli.sources import stdin_blocks
+from gateway.cli.sources import file_blocks, stdin_blocks
 from gateway.server import CannotListen, bind
 from gateway.settings import Settings
 from speechlane.client.wire import endpoint
@@ -281,3 +281,24 @@ def test_transcribe_writes_the_format_of_the_files_ending(
 )
 def test_a_services_address_may_be_written_in_many_ways(given: str, address: str) -> None:
     assert endpoint(given, query="intent=transcription") == address
+
+
+def test_the_overview_says_what_each_command_does_without_being_cut() -> None:
+    for overview in (speechlane("--help", COLUMNS="80"), speechlane("jobs", "--help", COLUMNS="80")):
+        commands = overview.stdout.partition("\nCommands:\n")[2]
+        assert commands
+        assert "..." not in commands
+
+
+def test_jobs_are_looked_at_without_loading_what_models_need() -> None:
+    check = "import sys, gateway.cli, batch_jobs.jobs; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_a_reader_that_nobody_listens_to_any_more_ends(data: Path) -> None:
+    async def begin() -> None:
+        async for _ in file_blocks(data / "jfk.flac"):
+            break
+
+    asyncio.run(begin())
+    assert not [thread for thread in threading.enumerate() if thread.name == "audio source"]
