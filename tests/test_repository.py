@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -77,11 +78,12 @@ def test_the_recordings_that_the_readme_names_exist() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 
 
-def test_python_in_the_readme_compiles() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("name", ["README.md", "docs/batch.md", "docs/realtime.md", "docs/speak.md"])
+def test_python_in_the_documents_compiles(name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
     assert blocks
     for block in blocks:
-        compile(block, "README.md", "exec")
+        compile(block, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_every_dependency_is_pinned_and_within_its_range() -> None:
