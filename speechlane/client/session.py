@@ -200,8 +200,11 @@ class Session:
             while not self._heard.complete:
                 wait = 0.0
                 try:
-                    async with socket or await self._connected() as socket:
+                    socket = socket or await self._connected()
+                    try:
                         await self._talk(socket)
+                    finally:
+                        await socket.close()  # with 1000 in every case: who leaves is not waited for
                     return
                 except ConnectionClosed as error:
                     self.breaks += 1

@@ -110,6 +110,14 @@ async def test_channels_of_a_file_are_mixed(tmp_path: Path) -> None:
     assert np.frombuffer(b"".join(blocks), "<i2").tolist() == [200, -6]
 
 
+async def test_who_leaves_early_is_not_waited_for(running: Running) -> None:
+    async with connect(running.address) as session:
+        await session.send(recording(NAME))
+        async for _ in session:
+            break
+    await becomes(lambda: running.service.sessions == 0)
+
+
 async def test_the_error_of_a_source_ends_it(running: Running) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield bytes(3200)

@@ -51,16 +51,16 @@ async def refused(running: Running, query: str, **options: Any) -> tuple[int, st
     return response.status_code, json.loads(response.body)["error"]["code"]
 
 
-async def test_random_cuts_change_no_word(running: Running) -> None:
-    address = f"ws://{running.address}"
+async def test_random_cuts_change_no_word(server: Server) -> None:
     blocks, rate = await script(("austen-0880.wav", "austen-0920.wav"), pause=0.8)
-    whole = await stream(address, None, blocks, rate, 4.0)
-    assert len(whole.words) > 10
-    host, _, port = running.address.partition(":")
-    proxy = CuttingProxy(host, int(port), random.Random(3), up=25_000, down=4_000)
-    async with proxy.running():
-        said = await stream(f"ws://127.0.0.1:{proxy.port}", None, blocks, rate, 4.0)
-    assert proxy.cuts >= 6
+    async with service(server) as running:
+        whole = await stream(f"ws://{running.address}", None, blocks, rate, 4.0)
+        assert len(whole.words) > 10
+        host, _, port = running.address.partition(":")
+        proxy = CuttingProxy(host, int(port), random.Random(3), up=25_000, down=4_000)
+        async with proxy.running():
+            said = await stream(f"ws://127.0.0.1:{proxy.port}", None, blocks, rate, 4.0)
+    assert proxy.cuts >= 4
     assert said.problems == []
     assert said.finals == whole.finals
 
@@ -74,7 +74,8 @@ async def test_a_client_gets_what_it_missed_and_goes_on_from_the_last_sample(run
         whole = check_contract(client.seen)[0]
         numbers = [event["sequence"] for event in client.seen if event["type"] != "x.taken"]
         assert numbers == sorted(set(numbers))
-        assert client.of("x.taken")[0]["samples"] >= 0
+        taken = client.of("x.taken") or [await client.until("x.taken")]
+        assert 0 <= taken[0]["samples"] <= len(SPEECH) // 2 + 16_000
 
     middle = len(SPEECH) // 4 * 2
     async with session(url, update(format=PCM)) as client:
