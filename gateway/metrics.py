@@ -119,7 +119,7 @@ class Metrics:
 
     def audio(self, kind: str, seconds: float) -> None:
         """Audio came in, "live" or "file"; it counts for the key that it came with."""
-        count_audio(seconds)
+        count_audio(seconds, live=kind == "live")
         self._audio.labels(kind).inc(seconds)
 
     def chunk_round_trip(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -118,9 +118,11 @@ class Service:
         self._admitted += 1
         number, begun = self._admitted, time.monotonic()
         self._idle.clear()
+        budget = BUDGET.get()
         log.info("session %d of %s begins; %d are live", number, identity.name, self.sessions)
         try:
-            yield
+            with budget.session() if budget is not None else nullcontext():
+                yield
         finally:
             log.info("session %d of %s ends after %.1f s", number, identity.name, time.monotonic() - begun)
             self._sessions[identity] -= 1

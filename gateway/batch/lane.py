@@ -202,7 +202,7 @@ class Lane:
         loaded = await engine()
         if loaded is None or not self._settings.batch_concurrency or self._draining.is_set():
             return
-        module: Any = importlib.import_module("batch_jobs.jobs")
+        module: Any = importlib.import_module("batch_jobs.worker")
         await module.Worker(self.jobs, loaded, self._settings.batch_concurrency).run(self._draining)
 
     async def _sweep(self) -> None:

@@ -1,12 +1,17 @@
-"""What a key may take in a minute: requests, which are refused beyond it, and audio, which then is read no further."""
+"""What a key may take in a minute: requests, which are refused beyond it, and audio, which then is read no further.
+
+And its pace: sessions were admitted for what speech takes in real time. As long as others speak as well, those of one
+key are read at that speed, however fast they are sent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from gateway.keys.identity import Identity
@@ -15,38 +20,56 @@ from workers.errors import Overloaded
 
 MOST_WAIT = 1.0
 """Seconds for which a reader waits before it looks again whether its connection is still wanted."""
+PACE = 1.25
+"""Seconds of audio a second that a live session is read at while other keys have sessions."""
+BURST = 5.0
+"""Seconds of audio that may come at once all the same: somebody's network held them up."""
 MOST_KEYS = 4096
 """Keys whose minute is remembered; beyond, the one that was used longest ago begins a new one."""
 
 
 class Bucket:
-    """Refilled evenly, up to a minute's worth. It may be overdrawn by what could not be foreseen."""
+    """Refilled evenly at `rate` a second, up to `most`. It may be overdrawn by what could not be foreseen."""
 
-    def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._clock = per_minute, clock
-        self._left, self._at = per_minute, clock()
+    def __init__(self, most: float, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._rate, self._clock = most, rate, clock
+        self._left, self._at = most, clock()
 
     def take(self, amount: float) -> None:
         self._left = self._now() - amount
 
     def wait(self, amount: float = 0.0) -> float:
         """Seconds until there is so much; 0.0: now."""
-        return max(0.0, (min(amount, self._most) - self._now()) / (self._most / 60.0))
+        return max(0.0, (min(amount, self._most) - self._now()) / self._rate)
+
+    def refill(self, rate: float) -> None:
+        """At another rate from now on."""
+        self._now()
+        self._rate = rate
 
     def _now(self) -> float:
         now = self._clock()
-        self._left, self._at = min(self._most, self._left + (now - self._at) * self._most / 60.0), now
+        self._left, self._at = min(self._most, self._left + (now - self._at) * self._rate), now
         return self._left
 
 
 class Budget:
     """One key's minute."""
 
-    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: KeyLimits,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        name: str = "",
+        live: Counter[str] | None = None,
+    ) -> None:
         self.limits = limits
+        self._name, self._live = name, live if live is not None else Counter()
+        self._pace = Bucket(BURST, PACE, clock)
         requests, audio = limits.requests_per_minute, limits.audio_seconds_per_minute
-        self._requests = Bucket(requests, clock) if requests is not None else None
-        self._audio = Bucket(audio, clock) if audio is not None else None
+        self._requests = Bucket(requests, requests / 60, clock) if requests is not None else None
+        self._audio = Bucket(audio, audio / 60, clock) if audio is not None else None
 
     def request(self) -> None:
         """Count a request; raises `Overloaded` beyond the limit."""
@@ -65,14 +88,36 @@ class Budget:
             most = self.limits.audio_seconds_per_minute
             raise Overloaded(f"This key may send {most:g} s of audio a minute.", retry_after=math.ceil(wait))
 
-    def audio(self, seconds: float) -> None:
-        """So much audio has come."""
+    def audio(self, seconds: float, *, live: bool = False) -> None:
+        """So much audio has come, on a socket or in a file."""
         if self._audio is not None:
             self._audio.take(seconds)
+        if live:
+            self._pace.take(seconds)
 
     def audio_wait(self) -> float:
-        """Seconds until more audio may come."""
+        """Seconds until more audio may come in a minute."""
         return self._audio.wait() if self._audio is not None else 0.0
+
+    def live_wait(self) -> float:
+        """Seconds until more audio may come on a socket."""
+        return max(self.audio_wait(), self._pace.wait() if len(self._live) > 1 else 0.0)
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """One of the key's live sessions."""
+        self._change(1)
+        try:
+            yield
+        finally:
+            self._change(-1)
+
+    def _change(self, by: int) -> None:
+        live, name = self._live, self._name
+        live[name] += by
+        if not live[name]:
+            del live[name]
+        self._pace.refill(PACE * max(1, live[name]))
 
 
 class Budgets:
@@ -80,12 +125,13 @@ class Budgets:
 
     def __init__(self) -> None:
         self._budgets: OrderedDict[str, Budget] = OrderedDict()
+        self._live: Counter[str] = Counter()
 
     def of(self, identity: Identity) -> Budget:
         """The key's budget; a new one once its limits were changed."""
         budget = self._budgets.pop(identity.name, None)
         if budget is None or budget.limits != identity.limits:
-            budget = Budget(identity.limits)
+            budget = Budget(identity.limits, name=identity.name, live=self._live)
         self._budgets[identity.name] = budget
         while len(self._budgets) > MOST_KEYS:
             self._budgets.popitem(last=False)
@@ -96,15 +142,15 @@ BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
 """That of the key whose request is being served."""
 
 
-def count_audio(seconds: float) -> None:
+def count_audio(seconds: float, *, live: bool) -> None:
     """So much audio has come for the request that is being served."""
     budget = BUDGET.get()
     if budget is not None:
-        budget.audio(seconds)
+        budget.audio(seconds, live=live)
 
 
 async def audio_allowed(ended: Callable[[], bool]) -> None:
     """Wait until the key may send more audio, or until its connection has `ended`: meanwhile nothing is read."""
     budget = BUDGET.get()
-    while budget is not None and (wait := budget.audio_wait()) > 0 and not ended():  # noqa: ASYNC110
+    while budget is not None and (wait := budget.live_wait()) > 0 and not ended():  # noqa: ASYNC110
         await asyncio.sleep(min(wait, MOST_WAIT))

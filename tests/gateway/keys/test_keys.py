@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ from gateway.app import build_app
 from gateway.cli import app as cli
 from gateway.keys import checking
 from gateway.keys.attempts import MOST_ADDRESSES, MOST_FAILED, WINDOW_SECONDS, Attempts, TooManyAttempts
-from gateway.keys.budget import Budget
+from gateway.keys.budget import PACE, Budget
 from gateway.keys.checking import Checker, KeysUnavailable
 from gateway.keys.record import Key, KeyLimits, made
 from gateway.keys.store import FileKeys, StoreFailed, open_store
@@ -226,6 +227,28 @@ def test_a_minute_of_requests_and_of_audio() -> None:
         unlimited.request()
         unlimited.audio(1e6)
     unlimited.check_audio()
+
+
+def test_while_others_speak_sessions_are_read_at_the_speed_of_speech() -> None:
+    clock, live = Clock(), Counter[str]()
+    noisy, quiet = (Budget(KeyLimits(), clock, name=name, live=live) for name in ("noisy", "quiet"))
+    with noisy.session():
+        for _ in range(100):
+            noisy.audio(1.0, live=True)
+        assert noisy.live_wait() == 0, "nobody else is there"
+        with quiet.session(), noisy.session():
+            clock.now += 60
+            came = 0.0
+            for _ in range(1000):
+                clock.now += 0.1
+                while not noisy.live_wait():
+                    noisy.audio(0.5, live=True)
+                    came += 0.5
+                quiet.audio(0.1, live=True)
+                quiet.audio(60.0)  # a file, which is not read at any pace
+                assert quiet.live_wait() == 0
+            assert came / 100 == pytest.approx(2 * PACE, rel=0.05), "of two sessions"
+    assert not live
 
 
 # At the door
