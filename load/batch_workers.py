@@ -23,7 +23,7 @@ READY = 120.0
 """Seconds in which a worker has to be ready; the first one measures the machine."""
 _STOP = 30.0
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["batch_jobs.jobs", "speech.engine"])
+_context.set_forkserver_preload(["batch_jobs.worker", "speech.engine"])
 
 
 @dataclass(frozen=True, slots=True)
