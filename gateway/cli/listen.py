@@ -30,6 +30,7 @@ from speechlane.client import (
     connect,
     microphone,
 )
+from speechlane.client.session import PATIENCE
 from speechlane.client.sources import at_real_time
 from workers.errors import ServingError
 
@@ -70,6 +71,9 @@ def command(
     language: Annotated[str | None, typer.Option(help="Language code; unset: detected, or the model's own.")] = None,
     model: Annotated[str | None, typer.Option(help="Model; unset: the service's default.")] = None,
     rate: Annotated[int, typer.Option(help="Sample rate of raw - and mic, Hz.", min=8000, max=48000)] = SAMPLE_RATE,
+    patience: Annotated[
+        float, typer.Option(help="Seconds for which a service that went away is tried again.", min=0)
+    ] = PATIENCE,
     words: Annotated[bool, typer.Option("--words", help="Show each word's times and confidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
@@ -84,7 +88,8 @@ def command(
         if source not in ("-", "mic") and not Path(source).is_file():
             raise SourceError(f"there is no file {source}")
         with display as show:
-            asyncio.run(_run(source, url, key, rate if source in ("-", "mic") else SAMPLE_RATE, model, language, show))
+            heard = rate if source in ("-", "mic") else SAMPLE_RATE
+            asyncio.run(_run(source, url, key, heard, model, language, patience, show))
     except (ClientError, SourceError) as error:
         fail(str(error))
     except ServingError as error:
@@ -94,7 +99,14 @@ def command(
 
 
 async def _run(
-    source: str, url: str, key: str | None, rate: int, model: str | None, language: str | None, show: Display
+    source: str,
+    url: str,
+    key: str | None,
+    rate: int,
+    model: str | None,
+    language: str | None,
+    patience: float,
+    show: Display,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -113,7 +125,7 @@ async def _run(
         err.print("Listening; Ctrl-C ends.", style="dim")
     else:
         blocks = at_real_time(stdin_blocks(rate) if source == "-" else file_blocks(Path(source)), rate)
-    async with connect(url, key, rate=rate, model=model, language=language) as session:
+    async with connect(url, key, rate=rate, model=model, language=language, patience=patience) as session:
         async for event in session.transcribe(Source(rate, _until(blocks, stop))):
             show(event)
 
