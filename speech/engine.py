@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import logging
 import math
+import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 8 << 20
+_SHAPES_KEPT = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256"}
+"""Of convolutions by torch; of everything by oneDNN below it, which token steps of all sizes share."""
 __all__ = ["DeviceStatus", "Engine", "EngineSettings", "EngineStatus", "ModelInfo", "Segment"]
 
 
@@ -82,6 +85,8 @@ class Engine:
     @classmethod
     def _start(cls, settings: EngineSettings) -> Engine:
         _return_large_blocks()
+        if not settings.voices:  # a voice has dozens of convolutions, which would push each other out
+            _forget_shapes()
         names = _device_names(settings.device)
         devices = []
         for name in names:
@@ -248,6 +253,16 @@ def _return_large_blocks() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:  # other C libraries have none
             mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def _forget_shapes() -> None:
+    """Bound what torch and oneDNN keep for every shape that they have computed, a MiB and more each.
+
+    Every utterance has a length of its own, so that with the thousand shapes each of both keeps, a process grows by
+    hundreds of MiB for shapes that hardly ever come again. They look at these variables once, at their first use.
+    """
+    for name, shapes in _SHAPES_KEPT.items():
+        os.environ.setdefault(name, shapes)
 
 
 def _device_names(wanted: str) -> list[str]:
