@@ -39,8 +39,10 @@ log = logging.getLogger(__name__)
 
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK = 8 << 20
-_SHAPES_KEPT = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256"}
+_SHAPES_KEPT = {"LRU_CACHE_CAPACITY": 16, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": 256}
 """Of convolutions by torch; of everything by oneDNN below it, which token steps of all sizes share."""
+_VOICES_KEEP = 4
+"""Times as many with voices, whose dozens of convolutions would push each other out."""
 __all__ = ["DeviceStatus", "Engine", "EngineSettings", "EngineStatus", "ModelInfo", "Segment"]
 
 
@@ -85,8 +87,7 @@ class Engine:
     @classmethod
     def _start(cls, settings: EngineSettings) -> Engine:
         _return_large_blocks()
-        if not settings.voices:  # a voice has dozens of convolutions, which would push each other out
-            _forget_shapes()
+        _forget_shapes(_VOICES_KEEP if settings.voices else 1)
         names = _device_names(settings.device)
         devices = []
         for name in names:
@@ -255,14 +256,14 @@ def _return_large_blocks() -> None:
             mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
-def _forget_shapes() -> None:
+def _forget_shapes(times: int) -> None:
     """Bound what torch and oneDNN keep for every shape that they have computed, a MiB and more each.
 
     Every utterance has a length of its own, so that with the thousand shapes each of both keeps, a process grows by
     hundreds of MiB for shapes that hardly ever come again. They look at these variables once, at their first use.
     """
     for name, shapes in _SHAPES_KEPT.items():
-        os.environ.setdefault(name, shapes)
+        os.environ.setdefault(name, str(times * shapes))
 
 
 def _device_names(wanted: str) -> list[str]:

@@ -23,6 +23,9 @@ STOP_SECONDS = 30.0
 
 # An application inside a test has no queue of jobs, which would be the one of whoever runs the tests.
 os.environ["SPEECHLANE_BATCH"] = "false"
+# As the engine does when it starts, but before a test uses torch without one.
+os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
 
 
 @dataclass

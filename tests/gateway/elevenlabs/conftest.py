@@ -68,6 +68,9 @@ def secure(running: Running, certificate: str) -> Iterator[ElevenLabs]:
     """The client's own sockets insist on TLS, so this is the service behind it."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
+    # The client reads and writes in two threads; the tickets that TLS 1.3 sends after its handshake meet the first
+    # write there now and then, and it waits for ever.
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
     site = web.TCPSite(running.runner, "127.0.0.1", 0, ssl_context=context)
     running.server.run(site.start())
     port = running.runner.addresses[-1][1]

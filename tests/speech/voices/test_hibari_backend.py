@@ -195,7 +195,8 @@ def test_words_follow_each_other_inside_the_sound(speed: float, first: bool) -> 
     assert [time.token for time in planned.times] == [n for n, text in enumerate(said.phonemes.text) if text]
     assert len(words) == 25
     for earlier, later in zip(planned.times, planned.times[1:], strict=False):
-        assert earlier.start < earlier.end <= later.start
+        assert earlier.start <= earlier.end <= later.start
+        assert earlier.start < earlier.end or speed > 2, "only a speed that leaves frames out may leave out a token"
     assert planned.times[0].start >= 0
     assert planned.times[-1].end <= len(sound) / 24000
     # A word's time is that of its sound; some is heard in what the model holds to be the space between words.
