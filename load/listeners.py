@@ -229,6 +229,7 @@ def find(name: str, server: Server, options: Any, tell: Callable[[str], None], k
         tell(f"{name}: {what} {count} listeners for {seconds:g} s")
         step = asyncio.run(listen(name, server, count, seconds, seed=count, step=what)).judge(options.first)
         keep(step)
+        tell(f"{name}: {what} {count} listeners: {'held' if step.passed else 'failed'}")
         return step.passed
 
     search = Search(options.start, options.most)
@@ -320,8 +321,8 @@ def main() -> int:
     out.print(note, highlight=False, style="dim")
     where = f"servers on CPU {options.cpus}" if cpus else "servers on all CPUs"
     out.print(f"{where}, {options.threads} thread(s)", highlight=False, style="dim")
-    with out.status("starting") as status:
-        steps, found, admitted = measure(options, cpus, status.update)
+    with out.status("measuring"):
+        steps, found, admitted = measure(options, cpus, out.print)
     for name in found:
         rows = [step.row() for step in steps if step.server == name]
         out.print(report.table(f"{name}; milliseconds are p50 / p95", HEAD, rows))

@@ -13,10 +13,10 @@ from gateway.deepgram.errors import REQUEST_ID
 from gateway.deepgram.options import Asked
 from gateway.deepgram.session import ListenSession
 from gateway.deepgram.sound import Sound
-from gateway.realtime.handler import UpgradeRequired
 from gateway.sockets import LIMITS, REASON_BYTES, Connection, SocketLimits
 from gateway.state import SERVICE
-from workers.errors import InputInvalid, ServingError
+from gateway.upgrades import check_upgrade
+from workers.errors import ServingError
 
 if TYPE_CHECKING:
     from speech.transcriber import Transcriber
@@ -31,7 +31,7 @@ async def listen(request: web.Request) -> web.StreamResponse:
     """The route. Whoever is not admitted is told so before the upgrade."""
     service = request.app[SERVICE]
     try:
-        _check(request)
+        check_upgrade(request, SUBPROTOCOLS, otherwise=", or POST a recording")
         with service.session(request[IDENTITY]):
             return await _serve(request)
     except ServingError as error:
@@ -79,14 +79,3 @@ async def _serve(request: web.Request) -> web.StreamResponse:
             await asyncio.gather(*(transcriber.close() for transcriber in transcribers))
             await sound.close()
     return ws
-
-
-def _check(request: web.Request) -> None:
-    offered = [offer.strip() for offer in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
-    if offered != [""] and not set(offered) & set(SUBPROTOCOLS):
-        raise InputInvalid(
-            "Offer the WebSocket subprotocols 'token' and your key, or none.", param="Sec-WebSocket-Protocol"
-        )
-    if not web.WebSocketResponse(protocols=SUBPROTOCOLS).can_prepare(request):
-        raise UpgradeRequired("This is a WebSocket; connect to it with ws://, or POST a recording.")

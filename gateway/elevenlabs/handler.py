@@ -14,10 +14,10 @@ from gateway.elevenlabs.messages import parse
 from gateway.elevenlabs.options import asked
 from gateway.elevenlabs.session import StreamSession
 from gateway.outbox import encode
-from gateway.realtime.handler import UpgradeRequired
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.state import BUSY_RETRY, SERVICE
-from workers.errors import InputInvalid, Overloaded, ServingError
+from gateway.upgrades import check_upgrade
+from workers.errors import Overloaded, ServingError
 
 MIB = 1024 * 1024
 MESSAGE_BYTES = MIB
@@ -46,12 +46,8 @@ async def _serve(request: web.Request, *, several: bool) -> web.StreamResponse:
     limits = request.app.get(LIMITS) or SocketLimits(
         max_message_bytes=MESSAGE_BYTES, queue_bytes=QUEUE_BYTES, session_seconds=service.settings.session_seconds
     )
-    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
-    if request.headers.get("Sec-WebSocket-Protocol"):
-        raise InputInvalid("This socket has no subprotocols; offer none.", param="Sec-WebSocket-Protocol")
+    check_upgrade(request, ())
     ws = web.WebSocketResponse(max_msg_size=limits.max_message_bytes, autoping=False, compress=False)
-    if not ws.can_prepare(request):
-        raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")
     try:
         with ExitStack() as place:
             _ = service.engine  # raises while there is none

@@ -25,6 +25,7 @@ from gateway.realtime.session import TranscriptionSession
 from gateway.realtime.starting import begun, heard_by, kind
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.state import SERVICE, Service
+from gateway.upgrades import check_upgrade, subprotocols
 from workers.errors import InputInvalid, Overloaded, ServingError
 
 SUBPROTOCOL = "realtime"
@@ -151,12 +152,7 @@ def _check(request: web.Request) -> None:
     intent = request.query.get("intent")
     if intent not in (None, "transcription", "conversation"):
         raise InputInvalid("intent can be transcription or conversation.", param="intent")
-    offered = _subprotocols(request)
-    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
-    if offered and SUBPROTOCOL not in offered:
-        raise InputInvalid(f"Offer the WebSocket subprotocol {SUBPROTOCOL!r}, or none.", param="Sec-WebSocket-Protocol")
-    if not web.WebSocketResponse(protocols=(SUBPROTOCOL,)).can_prepare(request):
-        raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")
+    check_upgrade(request, (SUBPROTOCOL,))
 
 
 def _wants_resume(query: MultiMapping[str], talks: bool) -> bool:
@@ -187,19 +183,8 @@ def _is_conversation(intent: str | None, model: str | None, service: Service) ->
     return known
 
 
-class UpgradeRequired(ServingError):
-    """The client asked by plain HTTP."""
-
-    code = "upgrade_required"
-    status = 426
-
-
-def _subprotocols(request: web.Request) -> list[str]:
-    return [offer.strip() for offer in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if offer.strip()]
-
-
 def _shape(request: web.Request) -> Shape:
-    beta = "realtime" in request.headers.get("OpenAI-Beta", "") or BETA_SUBPROTOCOL in _subprotocols(request)
+    beta = "realtime" in request.headers.get("OpenAI-Beta", "") or BETA_SUBPROTOCOL in subprotocols(request)
     return Shape.BETA if beta else Shape.GA
 
 

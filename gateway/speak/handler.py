@@ -8,11 +8,11 @@ from aiohttp import web
 
 from gateway.auth import IDENTITY
 from gateway.http_errors import error_fields
-from gateway.realtime.handler import UpgradeRequired
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.speak.session import SpeakLimits, SpeakSession
 from gateway.state import SERVICE, Service
-from workers.errors import InputInvalid, Overloaded, ServingError
+from gateway.upgrades import check_upgrade
+from workers.errors import Overloaded, ServingError
 
 SUBPROTOCOL = "speak"
 """For browsers, which give their key as a second one: openai-insecure-api-key.KEY."""
@@ -30,7 +30,7 @@ async def speak_handler(request: web.Request) -> web.StreamResponse:
     """Speak on a WebSocket; whoever is not admitted is told so before the upgrade: 503 with Retry-After."""
     service = request.app[SERVICE]
     try:
-        _check(request)
+        check_upgrade(request, (SUBPROTOCOL,))
         with service.session(request[IDENTITY]):
             return await _serve(request, service)
     except Overloaded as error:
@@ -71,13 +71,3 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
     finally:
         service.metrics.session_ended()
     return ws
-
-
-def _check(request: web.Request) -> None:
-    offers = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    offered = [offer.strip() for offer in offers if offer.strip()]
-    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
-    if offered and SUBPROTOCOL not in offered:
-        raise InputInvalid(f"Offer the WebSocket subprotocol {SUBPROTOCOL!r}, or none.", param="Sec-WebSocket-Protocol")
-    if not web.WebSocketResponse(protocols=(SUBPROTOCOL,)).can_prepare(request):
-        raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")

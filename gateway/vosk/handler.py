@@ -9,12 +9,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.auth import IDENTITY, KEY_SCHEMES
-from gateway.realtime.handler import UpgradeRequired
 from gateway.sockets import LIMITS, REASON_BYTES, Connection, SocketLimits
 from gateway.state import SERVICE, Service
+from gateway.upgrades import check_upgrade
 from gateway.vosk.session import INVALID, VoskSession
 from speech.config import StreamConfig
-from workers.errors import InputInvalid, ServingError
+from workers.errors import ServingError
 
 PATH = "/vosk"
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -39,7 +39,7 @@ async def vosk(request: web.Request) -> web.StreamResponse:
     """The route. Whoever is not admitted is told so before the upgrade."""
     service = request.app[SERVICE]
     try:
-        _check(request)
+        check_upgrade(request, KEY_SCHEMES)
         with service.session(request[IDENTITY]):
             return await _serve(request, service)
     except ServingError as error:
@@ -78,17 +78,6 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         service.metrics.session_ended()
         await transcriber.close()
     return ws
-
-
-def _check(request: web.Request) -> None:
-    offered = [offer.strip() for offer in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    # aiohttp logs offers of which it knows none, and one of them may be the client's key.
-    if offered != [""] and not set(offered) & set(KEY_SCHEMES):
-        raise InputInvalid(
-            "Offer the WebSocket subprotocols 'token' and your key, or none.", param="Sec-WebSocket-Protocol"
-        )
-    if not web.WebSocketResponse(protocols=KEY_SCHEMES).can_prepare(request):
-        raise UpgradeRequired("This is a WebSocket; connect to it with ws:// or wss://.")
 
 
 def _reason(text: str) -> bytes:
