@@ -3,7 +3,7 @@
     python tests/batch_jobs/queueing.py DIRECTORY LEASE DELIVERIES
 
 It works on what comes until it is killed. A task's payload is {"seconds": how long it takes, "kill": whether it kills
-its worker}; every start of a task is written to the list `started`.
+its worker}; `started` counts the starts of each task.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from batch_jobs.job import Job, JobOptions, Priority, State
 from batch_jobs.queue.queue import Queue
-from batch_jobs.queue.server import connect
+from batch_jobs.queue.server import Server, connect
 from batch_jobs.queue.task import Kind, Lease, Task
 from batch_jobs.settings import BatchSettings
 
 CHUNKS = 40
 REPAIRS = 5
+STARTED = "started"
 
 
 def job(id: str, *, owner: str = "", created: float | None = None, priority: Priority = Priority.NORMAL) -> Job:
@@ -100,6 +103,11 @@ def whole() -> dict[str, str]:
     return heard | {f"r{number}": f"better r{number}" for number in range(REPAIRS)}
 
 
+def started(server: Server) -> Counter[str]:
+    """How often each task was started."""
+    return Counter(name.split()[0] for name in server.redis.smembers(STARTED))
+
+
 class Workers:
     """Workers as processes on the embedded server in a directory."""
 
@@ -138,7 +146,8 @@ def main(directory: Path, lease: float, deliveries: int) -> None:
         taken = queue.take(1.0)
         if taken is None:
             continue
-        server.redis.rpush("started", taken.task.id)
+        # Each start has a name of its own: a command whose answer was lost with the server is sent again.
+        server.redis.sadd(STARTED, f"{taken.task.id} {uuid4().hex}")
         payload = json.loads(taken.task.payload or "{}")
         if payload.get("kill"):
             os.kill(os.getpid(), signal.SIGKILL)

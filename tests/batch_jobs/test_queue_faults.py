@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,7 +22,7 @@ from batch_jobs.queue.guard import server_command
 from batch_jobs.queue.queue import Queue
 from batch_jobs.queue.server import Server, connect
 from batch_jobs.settings import BatchSettings
-from tests.batch_jobs.queueing import CHUNKS, REPAIRS, Workers, chunks, create, split, take, wait_for, whole
+from tests.batch_jobs.queueing import CHUNKS, REPAIRS, Workers, chunks, create, split, started, take, wait_for, whole
 
 LEASE = 1.0
 
@@ -86,7 +85,7 @@ def test_workers_killed_at_random_moments_lose_nothing(
     jobs = ["first", "second"]
     for id in jobs:
         create(queue, id, payload='{"seconds": 0.03}')
-    wait_for(lambda: server.redis.llen("started") > 0)
+    wait_for(lambda: started(server).total() > 0)
     kills = 0
     deadline = time.monotonic() + 40
     while not all(ended(queue, id) for id in jobs):
@@ -107,7 +106,7 @@ def test_a_killed_workers_task_restarts_within_its_lease_and_a_second(
 ) -> None:
     split(queue, "job", 1, '{"seconds": 60}')
     pool = workers(1)
-    wait_for(lambda: server.redis.llen("started") == 1)
+    wait_for(lambda: started(server).total() == 1)
     time.sleep(0.5)
     pool.kill(pool.running[0])
     killed = time.monotonic()
@@ -134,8 +133,8 @@ def test_a_task_that_kills_every_worker_leaves_a_hole_and_no_more(
         return ended(queue, "job")
 
     wait_for(revive)
-    started = Counter(server.redis.lrange("started", 0, -1))
-    assert started["c2"] == 3 and started["stitch"] == 1 and started["c5"] == 1
+    starts = started(server)
+    assert starts["c2"] == 3 and starts["stitch"] == 1 and starts["c5"] == 1
     assert [(dead.task, dead.deliveries) for dead in queue.dead("job")] == [("c2", 3)]
     heard = json.loads(queue.results("job")["write"])
     assert "dead" in heard.pop("c2") and len(heard) == 5 + REPAIRS
@@ -148,13 +147,13 @@ def test_a_server_killed_in_mid_job_costs_nothing(
     pool = workers(2)
     create(queue, "job", payload='{"seconds": 0.05}')
     for count in (10, 30):
-        wait_for(lambda count=count: server.redis.llen("started") >= count)  # type: ignore[misc]
+        wait_for(lambda count=count: started(server).total() >= count)  # type: ignore[misc]
         os.kill(server.redis.info("server")["process_id"], signal.SIGKILL)
     wait_for(lambda: ended(queue, "job"))
     check_whole(queue, "job")
     check_empty(server)
     assert all(process.poll() is None for process in pool.running), "no worker died of it"
-    assert max(Counter(server.redis.lrange("started", 0, -1)).values()) == 1, "no task was run twice"
+    assert max(started(server).values()) == 1, "no task was run twice"
 
 
 def test_a_server_that_is_away_for_longer_than_a_lease_takes_no_task_from_a_live_worker(tmp_path: Path) -> None:
