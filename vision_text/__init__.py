@@ -1,0 +1,1 @@
+"""Embeddings, and what else sees and reads: models on the devices of `workers`. No network."""
