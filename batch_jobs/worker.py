@@ -20,6 +20,7 @@ from batch_jobs.queue.task import Kind, Lease
 from batch_jobs.spool import SpoolFull
 from batch_jobs.stages import Stages
 from workers.errors import Draining, InputInvalid, InputTooLarge, Overloaded, ServingError
+from workers.labels import label
 
 if TYPE_CHECKING:
     from batch_jobs.jobs import Jobs
@@ -101,6 +102,7 @@ class Worker:
 
     async def _work(self, lease: Lease) -> None:
         """One task to its end, whatever that is; gives it back when cancelled."""
+        label(job=lease.task.job, task=lease.task.id)
         try:
             job = await asyncio.to_thread(self._queue.job, lease.task.job)
             if job is not None and not lease.lost:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
@@ -24,6 +23,8 @@ from gateway.realtime import add_realtime_route
 from gateway.settings import Settings
 from gateway.speak import add_speech_routes
 from gateway.state import SERVICE, Service
+from gateway.status import add_status_routes
+from gateway.telemetry.access import observed
 from gateway.transcriptions import transcribe_handler
 from gateway.vosk.handler import add_vosk_routes
 from speech.models import ModelError
@@ -61,7 +62,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     service = Service(settings)
     app = web.Application(
         middlewares=[
-            _count_requests,
+            observed,
             pages.security_headers,
             errors_middleware,
             elevenlabs_errors,
@@ -87,6 +88,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_vosk_routes(app, pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_get("/voice", pages.voice)
+    add_status_routes(app)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
     app.on_cleanup.append(_close_assistant)
@@ -128,12 +130,3 @@ async def _load(service: Service, start: StartEngine) -> None:
         # A model that is missing or damaged is said in a line; a traceback is for what nobody foresaw.
         foreseen = isinstance(error, ModelError | ValueError)
         log.error("the models could not be loaded: %s", error, exc_info=None if foreseen else error)
-
-
-@web.middleware
-async def _count_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    resource = request.match_info.route.resource
-    route = resource.canonical if resource is not None else "unmatched"
-    response = await handler(request)
-    request.app[SERVICE].metrics.request(route, response.status)
-    return response

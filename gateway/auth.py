@@ -24,6 +24,7 @@ from gateway.keys.store import KeyStore
 from gateway.origins import Forbidden, Origins
 from workers.errors import ServingError
 from workers.fairness import TENANT, Tenant
+from workers.labels import label
 
 __all__ = ["IDENTITY", "KEY_SCHEMES", "LOCAL", "Forbidden", "Guard", "Identity", "Unauthorized", "presented_key"]
 
@@ -33,7 +34,7 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 KEY_SCHEMES = ("bearer", "token")
 """Words before a key: in the header Authorization, or as Deepgram's browsers have it the subprotocol before it."""
 
-OPEN_PATHS = ("/", "/jobs", "/voice", "/healthz", "/readyz")
+OPEN_PATHS = ("/", "/jobs", "/voice", "/status", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/",)
 
 KEY_MAY_FOLLOW = tuple(f"/v1/text-to-speech/{{voice_id}}/{name}" for name in ("stream-input", "multi-stream-input"))
@@ -171,6 +172,7 @@ def is_open(path: str) -> bool:
 def act_for(identity: Identity, budget: Budget | None) -> None:
     """What is done from here on for this request is done for this client."""
     TENANT.set(identity.tenant)
+    label(key=identity.name)
     BUDGET.set(budget)
 
 

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.keys.budget import count_audio
+from gateway.telemetry.sessions import SESSION
 
 if TYPE_CHECKING:
     from speech.engine import Engine
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+REQUEST_BUCKETS = (0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 LAG_PERIOD = 0.25
 
@@ -46,6 +48,13 @@ class Metrics:
         )
         self._webhooks = Counter("speechlane_webhooks", "Webhooks of jobs.", ["outcome"], registry=registry)
         self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
+        self._request_seconds = Histogram(
+            "speechlane_http_request_seconds",
+            "Arrival of a request's head to its answer being made or, when streamed, sent; sockets do not count.",
+            ["route"],
+            buckets=REQUEST_BUCKETS,
+            registry=registry,
+        )
         self._chunk = Histogram(
             "speechlane_chunk_round_trip_seconds",
             "Arrival of the last audio a partial covers to the partial being sent.",
@@ -116,10 +125,14 @@ class Metrics:
     def utterance(self, outcome: str) -> None:
         """An utterance ended: "final", "empty" (nothing was said) or "failed"."""
         self._utterances.labels(outcome).inc()
+        if (session := SESSION.get()) is not None:
+            session.utterances[outcome] += 1
 
     def audio(self, kind: str, seconds: float) -> None:
         """Audio came in, "live" or "file"; it counts for the key that it came with."""
         count_audio(seconds, live=kind == "live")
+        if (session := SESSION.get()) is not None:
+            session.audio += seconds
         self._audio.labels(kind).inc(seconds)
 
     def chunk_round_trip(self, seconds: float) -> None:
@@ -129,6 +142,8 @@ class Metrics:
     def final_latency(self, seconds: float) -> None:
         """A final was sent so long after its utterance's audio had ended."""
         self._final.observe(seconds)
+        if (session := SESSION.get()) is not None:
+            session.slowest = max(session.slowest, seconds)
 
     def response(self, outcome: str) -> None:
         """An answer of a conversation ended: "completed", "cancelled", "failed" or "incomplete"."""
@@ -157,6 +172,8 @@ class Metrics:
     def speech_sent(self, kind: str, seconds: float) -> None:
         """So much more sound went to a "live" listener, or to a "file"."""
         self._speech.labels(kind).inc(seconds)
+        if (session := SESSION.get()) is not None:
+            session.sound += seconds
 
     def first_sound(self, kind: str, seconds: float) -> None:
         """A speech had its first sound so long after its first text."""
@@ -182,9 +199,12 @@ class Metrics:
         """A webhook was "delivered", or "failed" for good."""
         self._webhooks.labels(outcome).inc()
 
-    def request(self, route: str, status: int) -> None:
-        """An HTTP request was answered; `route` is the pattern, so that paths cannot make labels without end."""
+    def request(self, route: str, status: int, seconds: float | None) -> None:
+        """An HTTP request was answered after so long, or became a socket (None); `route` is the pattern, so that
+        paths cannot make labels without end."""
         self._requests.labels(route, str(status)).inc()
+        if seconds is not None:
+            self._request_seconds.labels(route).observe(seconds)
 
     def watch_engine(self, engine: Callable[[], Engine | None]) -> None:
         """Report the devices of the engine, once there is one."""

@@ -138,7 +138,15 @@ class Settings(BaseSettings):
     )
     wyoming_open: bool = Field(False, description="Let everybody who reaches wyoming_host use it without a key.")
     drain_seconds: float = Field(20.0, ge=0, description="Time that running work gets to end on SIGTERM.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much to log.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much to log (debug, info, warning, error); debug has a line for every utterance."
+    )
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="json: an object a line; text: for people; auto: text on a terminal, else json."
+    )
+    log_transcripts: bool = Field(
+        False, description="Let lines of the log (debug) hold what was said, to find faults; else no line does."
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -18,6 +18,7 @@ from aiohttp import WSMessage, WSMsgType, web
 
 from gateway.keys.budget import audio_allowed
 from gateway.outbox import Control, Message, Outbox
+from gateway.telemetry.sessions import SESSION
 
 MIB = 1024 * 1024
 SEND_BUFFER = 256 * 1024
@@ -219,6 +220,8 @@ class Connection:
     async def close(self) -> None:
         """Send what is queued, close with the code of `ending`, and free the socket within a bounded time."""
         ending = self.ending or Ending(Close.NORMAL, "")
+        if (session := SESSION.get()) is not None and ending.code is not Close.TAKEN_OVER:
+            session.ends(ending.code.name.lower(), ending.reason, left=ending.left)
         try:
             if ending.code is not Close.LOST and not self.ws.closed:
                 with suppress(TimeoutError):

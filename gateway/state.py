@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from aiohttp import web
 
@@ -21,13 +21,12 @@ from gateway.keys.store import open_store
 from gateway.metrics import Metrics
 from gateway.origins import Origins
 from gateway.settings import Settings
+from gateway.telemetry.sessions import SessionRecord, session_record
 from workers.errors import BackendDead, Draining, Overloaded
 from workers.fairness import TENANT
 
 if TYPE_CHECKING:
     from speech.engine import Engine
-
-log = logging.getLogger("speechlane")
 
 BUSY_RETRY = 5.0
 """Seconds after which a client that met a full service may try again."""
@@ -100,8 +99,10 @@ class Service:
         return self._sessions.total()
 
     @contextmanager
-    def session(self, identity: Identity) -> Iterator[None]:
+    def session(self, identity: Identity, protocol: str = "", id: str | None = None) -> Iterator[SessionRecord]:
         """Hold one of the places for live sessions; raises `Draining` or `Overloaded` at once when there is none.
+
+        `id` is the one that its client is told, None: a new one. `protocol` is for the log.
 
         This only bounds what a process and a key may hold. Whether a device can carry the stream is decided by
         `engine.open_stream`.
@@ -116,15 +117,13 @@ class Service:
         self._check_audio()
         self._sessions[identity] += 1
         self._admitted += 1
-        number, begun = self._admitted, time.monotonic()
         self._idle.clear()
         budget = BUDGET.get()
-        log.info("session %d of %s begins; %d are live", number, identity.name, self.sessions)
+        record = SessionRecord(id or f"sess_{uuid4().hex[:24]}", self._admitted, identity.name, protocol)
         try:
-            with budget.session() if budget is not None else nullcontext():
-                yield
+            with budget.session() if budget is not None else nullcontext(), session_record(record, self.sessions):
+                yield record
         finally:
-            log.info("session %d of %s ends after %.1f s", number, identity.name, time.monotonic() - begun)
             self._sessions[identity] -= 1
             if not self._sessions[identity]:
                 del self._sessions[identity]

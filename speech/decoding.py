@@ -21,6 +21,7 @@ from workers.capacity import Lease
 from workers.clock import Clock
 from workers.errors import BackendFailed, Cancelled, Overloaded, ServingError
 from workers.handle import Handle
+from workers.labels import label
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -162,6 +163,7 @@ class Decoding:
         self._line.outlet.end(self._turn)
 
     async def _run(self, piece: Piece, before: asyncio.Future[Spoken] | None) -> None:
+        label(utterance=str(self.utterance))
         partials: asyncio.Task[None] | None = None
         try:
             if before is not None and piece.config.options.language is None and self._line.lock is not None:

@@ -96,10 +96,13 @@ class Engine:
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
         loaded = [load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
+        if settings.voices:
+            log.info("loading voices: %s", ", ".join(settings.voices))
         voices = load_voices(settings.voices, allow_download=settings.download, piper_python=settings.piper_python)
         mouths = {voice.info.model: Device(voice.info.model) for voice in voices if voice.apart}
         engine = cls(settings, devices, ears, list(mouths.values()))
         engine._house.settle(voices, mouths)
+        log.info("warming %s", ", ".join(device.name for device in engine._all))
         try:
             for device in engine._all:
                 device.start()

@@ -93,6 +93,7 @@ class Model:
 def load(model: str, default: bool, settings: EngineSettings, devices: list[Device]) -> Model:
     """Give every device a replica of `model`."""
     found = resolve(model, allow_download=settings.download)
+    log.info("loading %s", found.name)
     aliases = OPENAI_NAMES if default else ()
     if settings.asr_engine == "reference":
         for device in devices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -39,9 +39,24 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def log_to_stderr(level: str) -> None:
-    """One line a record, with time and name."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True)
-    logging.captureWarnings(True)
-    # aiohttp's access log holds whole URLs, and with them whatever a client put into a query.
-    logging.getLogger("aiohttp.access").disabled = True
+class Voice:
+    """How a command that runs for long says what it does: among the lines of its log when those are JSON."""
+
+    def __init__(self, level: str, form: Literal["auto", "json", "text"]) -> None:
+        """Configures the log."""
+        from gateway.telemetry.logs import configure
+
+        self.plain = configure(level, form) == "text"
+
+    def say(self, what: str) -> None:
+        if self.plain:
+            err.print(what, markup=False)
+        else:
+            logging.getLogger("speechlane").info("%s", what)
+
+    def fail(self, message: str) -> NoReturn:
+        """Say what is wrong and how to mend it, and end the command."""
+        if self.plain:
+            fail(message)
+        logging.getLogger("speechlane").error("%s", message)
+        raise typer.Exit(1)

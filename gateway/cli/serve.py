@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import types
 import typing
@@ -14,8 +15,10 @@ import typer
 from pydantic.fields import FieldInfo
 from rich.text import Text
 
-from gateway.cli.console import err, fail, log_to_stderr
+from gateway.cli.console import Voice, err, fail
 from gateway.settings import ENV_PREFIX, Settings, SettingsInvalid, load_settings
+
+log = logging.getLogger("speechlane")
 
 HELP = """Run the service: the page, the realtime endpoint, transcription of files.
 
@@ -39,16 +42,19 @@ def command(**flags: Any) -> None:
         settings = load_settings(**flags)
     except SettingsInvalid as error:
         fail(str(error), 2)
-    log_to_stderr(settings.log_level)
     # Imported late so that --help and wrong settings answer at once.
     from gateway.server import CannotListen, CannotLoad, serve
 
+    voice = Voice(settings.log_level, settings.log_format)
     names = ", ".join(settings.models)
 
     def listening(url: str) -> None:
-        err.print(f"Loading {names} on {settings.device}; {url}/readyz tells when it is done.")
+        voice.say(f"Loading {names} on {settings.device}; {url}/readyz tells when it is done.")
 
     def ready(url: str) -> None:
+        if not voice.plain:
+            voice.say(f"Speechlane is ready: {url}")
+            return
         err.print(Text.assemble(("Speechlane is ready: ", "bold green"), (url, "bold")))
         err.print(f"  Page       open {url} and speak, or drop a recording on it; {url}/voice speaks")
         err.print(f"  Realtime   {url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription (OpenAI's protocol)")
@@ -58,16 +64,20 @@ def command(**flags: Any) -> None:
 
     async def run() -> None:
         if not await serve(settings, listening=listening, ready=ready):
-            err.print("Stopped before the models were loaded.")
+            voice.say("Stopped before the models were loaded.")
             os._exit(0)  # the thread that loads cannot be interrupted, and nothing is lost with it
 
     try:
         asyncio.run(run())
     except CannotListen as error:
-        fail(str(error))
-    except CannotLoad as error:
-        fail(f"{error}\n'speechlane doctor' checks what the models need.")
-    err.print("Stopped.")
+        voice.fail(str(error))
+    except CannotLoad:  # the log has told it
+        voice.say("'speechlane doctor' checks what the models need.")
+        raise typer.Exit(1) from None
+    except Exception:
+        log.critical("the service failed", exc_info=True)
+        raise typer.Exit(1) from None
+    voice.say("Stopped.")
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:

@@ -11,12 +11,12 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from gateway.cli import lane_options as asked
-from gateway.cli.console import err, fail, log_to_stderr
+from gateway.cli.console import Voice, fail
 from gateway.cli.job_access import opened
 from gateway.cli.job_tables import outcome
 
@@ -42,6 +42,8 @@ Examples:
 """
 
 CONCURRENCY = 16
+FORMS = ("auto", "json", "text")
+Form = Literal["auto", "json", "text"]
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -65,11 +67,17 @@ def command(
     batch_dir: asked.BatchDir = None,
     config: asked.Config = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[
+        str | None, typer.Option(help="json, text, or auto: text on a terminal, else json. [SPEECHLANE_LOG_FORMAT]")
+    ] = None,
 ) -> None:
     if log_level not in LEVELS:
         fail(f"--log-level is {log_level}; there is {', '.join(LEVELS)}", 2)
+    form = log_format or str(asked.setting("log_format", None, config) or "auto")
+    if form not in FORMS:
+        fail(f"--log-format is {form}; there is {', '.join(FORMS)}", 2)
     settings = asked.batch_settings(redis_url, spool_url, batch_dir, config)
-    log_to_stderr(log_level)
+    voice = Voice(log_level, cast("Form", form))
     models = asked.setting("models", model, config) or "tiny.en"
     names = models.split(",") if isinstance(models, str) else models if isinstance(models, list) else []
     where = str(asked.setting("device", device, config) or "cpu")
@@ -86,12 +94,12 @@ def command(
         # Loaded at once, what others of this queue began with need not be loaded as well.
         engine = replace(engine, precisions=jobs.queue.precisions(engine.kind))
         queue = asked.shown_url(settings.redis_url) if settings.redis_url else f"the queue in {settings.directory}"
-        err.print(f"Loading {', '.join(engine.models)} on {where} for {queue}.", markup=False)
+        voice.say(f"Loading {', '.join(engine.models)} on {where} for {queue}.")
         try:
-            asyncio.run(_work(jobs, engine, pieces or CONCURRENCY))
+            asyncio.run(_work(jobs, engine, pieces or CONCURRENCY, voice))
         except (ModelError, ValueError) as error:  # a ValueError is a device that is not there, or weights of no use
-            fail(f"{error}\n'speechlane doctor' checks what the models need.")
-    err.print("Stopped.")
+            voice.fail(f"{error}\n'speechlane doctor' checks what the models need.")
+    voice.say("Stopped.")
 
 
 def _number(name: str, flag: int | None, config: Path | None) -> int | None:
@@ -102,7 +110,7 @@ def _number(name: str, flag: int | None, config: Path | None) -> int | None:
         fail(f"{name}: it must be a number", 2)
 
 
-async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int) -> None:
+async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int, voice: Voice) -> None:
     from batch_jobs.worker import Worker
     from speech.engine import Engine
 
@@ -113,14 +121,14 @@ async def _work(jobs: Jobs, settings: EngineSettings, concurrency: int) -> None:
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        err.print("Stopped before the models were loaded.")
+        voice.say("Stopped before the models were loaded.")
         await asyncio.to_thread(jobs.close)
         os._exit(0)  # the thread that loads cannot be interrupted, and nothing is lost with it
     engine = starting.result()
     ending = threading.Event()
     threading.Thread(target=_log_ends, args=(jobs, ending), daemon=True, name="job ends").start()
     try:
-        err.print(f"Ready: {concurrency} pieces at once. Stop with Ctrl-C; what is in hand goes to others.")
+        voice.say(f"Ready: {concurrency} pieces at once. Stop with Ctrl-C; what is in hand goes to others.")
         await Worker(jobs, engine, concurrency).run(stop)
     finally:
         stopping.cancel()
@@ -140,7 +148,7 @@ def _log_ends(jobs: Jobs, ending: threading.Event) -> None:
                     for job in map(jobs.queue.job, _changed(changes)):
                         if job is not None and job.state.ended and (job.id, job.ended) not in told:
                             told.append((job.id, job.ended))
-                            log.info("job %s (%s): %s", job.id, job.name, outcome(job))
+                            log.info("job %s: %s", job.id, outcome(job), extra={"job": job.id})
         except RedisError as error:
             if not ending.wait(1.0):
                 log.warning("the queue sends no news of jobs, asking again: %s", error)

@@ -32,7 +32,7 @@ async def listen(request: web.Request) -> web.StreamResponse:
     service = request.app[SERVICE]
     try:
         check_upgrade(request, SUBPROTOCOLS, otherwise=", or POST a recording")
-        with service.session(request[IDENTITY]):
+        with service.session(request[IDENTITY], "deepgram", request[REQUEST_ID]):
             return await _serve(request)
     except ServingError as error:
         service.metrics.refused("session", error.code)

@@ -53,13 +53,13 @@ async def _serve(request: web.Request, *, several: bool) -> web.StreamResponse:
             _ = service.engine  # raises while there is none
             first: WSMessage | None = None
             if IDENTITY in request:
-                place.enter_context(service.session(request[IDENTITY]))
+                place.enter_context(service.session(request[IDENTITY], "elevenlabs"))
                 await ws.prepare(request)
             else:
                 with _unknown(request.app):
                     await ws.prepare(request)
                     identity, first = await _introduced(ws, request)
-                place.enter_context(service.session(identity))
+                place.enter_context(service.session(identity, "elevenlabs"))
             await _run(ws, request, limits, several, first)
     except ServingError as error:
         service.metrics.refused("session", error.code)

@@ -51,7 +51,7 @@ async def realtime_handler(request: web.Request) -> web.StreamResponse:
         if "session" in request.query:
             return await _resume(request, service)
         async with AsyncExitStack() as held:
-            held.enter_context(service.session(request[IDENTITY]))
+            held.enter_context(service.session(request[IDENTITY], "realtime"))
             return await _serve(request, service, held)
     except Overloaded as error:
         service.metrics.refused("session", error.code)

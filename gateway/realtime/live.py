@@ -17,6 +17,7 @@ from gateway.realtime.messages import EVENTS, AnySession, Append, Clear, ClientE
 from gateway.realtime.parse import Events, RequestError, parse
 from gateway.sockets import Close, Connection, Ending
 from gateway.state import Service
+from gateway.telemetry.sessions import SESSION
 from speech.asr import SAMPLE_RATE, Samples
 from speech.audio import AudioDecoder, AudioFormat
 from speech.config import StreamConfig
@@ -56,7 +57,8 @@ class LiveSession:
         config: StreamConfig,
         adapter: Adapter,
     ) -> None:
-        self.id = new_id("sess")
+        self._record = SESSION.get()
+        self.id = self._record.id if self._record is not None else new_id("sess")
         self._connection = connection
         self._engine: Engine = service.engine
         self._metrics = service.metrics
@@ -95,7 +97,8 @@ class LiveSession:
         self._listen()
         ending = await self._hear_client()
         if ending is not None:
-            log.info("session %s ends, %s: %s", self.id, ending.code.name.lower(), ending.reason)
+            if self._record is not None:
+                self._record.ends(ending.code.name.lower(), ending.reason, left=ending.left)
             if ending.finalise:
                 await self._finalise()
 

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from gateway.auth import IDENTITY
 from gateway.http_errors import error_fields
+from gateway.realtime.items import new_id
 from gateway.sockets import LIMITS, Connection, SocketLimits
 from gateway.speak.session import SpeakLimits, SpeakSession
 from gateway.state import SERVICE, Service
@@ -31,7 +32,7 @@ async def speak_handler(request: web.Request) -> web.StreamResponse:
     service = request.app[SERVICE]
     try:
         check_upgrade(request, (SUBPROTOCOL,))
-        with service.session(request[IDENTITY]):
+        with service.session(request[IDENTITY], "speak", new_id("speak")):
             return await _serve(request, service)
     except Overloaded as error:
         service.metrics.refused("session", error.code)

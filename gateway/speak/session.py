@@ -20,6 +20,7 @@ from gateway.speak.context import Context
 from gateway.speak.fields import FieldInvalid
 from gateway.speak.messages import Cancel, Create, End, Flush, Hold, Message, Playback, Refused, Resume, Text, parse
 from gateway.state import Service
+from gateway.telemetry.sessions import SESSION
 from speech.encode import output_format
 from workers.errors import BackendFailed, InputInvalid, Overloaded, ServingError
 
@@ -57,7 +58,8 @@ class SpeakSession:
     """Lives on one connection. `run()` it once, then `close()` it in every case."""
 
     def __init__(self, connection: Connection, service: Service, limits: SpeakLimits) -> None:
-        self.id = new_id("speak")
+        session = SESSION.get()
+        self.id = session.id if session is not None else new_id("speak")
         self._connection, self._limits = connection, limits
         self._engine: Engine = service.engine
         self._service, self._metrics = service, service.metrics
@@ -85,10 +87,8 @@ class SpeakSession:
         async for frame in self._connection.frames():
             await self._take(frame)
         ending = self._connection.ending
-        if ending is not None:
-            log.info("session %s ends, %s: %s", self.id, ending.code.name.lower(), ending.reason)
-            if ending.finalise:
-                await self._finalise(ending.code.name.lower())
+        if ending is not None and ending.finalise:
+            await self._finalise(ending.code.name.lower())
 
     async def close(self) -> None:
         """Free every context."""

@@ -40,7 +40,7 @@ async def vosk(request: web.Request) -> web.StreamResponse:
     service = request.app[SERVICE]
     try:
         check_upgrade(request, KEY_SCHEMES)
-        with service.session(request[IDENTITY]):
+        with service.session(request[IDENTITY], "vosk"):
             return await _serve(request, service)
     except ServingError as error:
         service.metrics.refused("session", error.code)

@@ -58,7 +58,7 @@ class Transcription:
         self._layout = _layout(data)
         self._decoder = AudioDecoder(self._layout)
         try:
-            self._held.enter_context(self._service.session(LOCAL))
+            self._held.enter_context(self._service.session(LOCAL, "wyoming"))
             self._transcriber = self._service.engine.open_stream(self._config)
         except (Overloaded, Draining) as error:
             self._service.metrics.refused("session", error.code)

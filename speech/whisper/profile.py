@@ -124,8 +124,10 @@ def choose(weights: Checkpoint, name: str, device: str, threads: int | None, fol
             return Profile(**{**saved, "precision": Precision(**saved["precision"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
         log.debug("no usable profile at %s: %s", path, reason)
-    log.info("measuring what is fastest for %s on this machine (once)", name)
+    log.info("measuring what is fastest for %s on this machine, once; it may take a minute", name)
+    began = time.monotonic()
     profile = measure(weights, device, threads)
+    log.info("measured %s in %.0f s", name, time.monotonic() - began)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
@@ -166,6 +168,7 @@ def _measure(
     if device == "cpu":
         torch.set_num_threads(threads)
     times: dict[str, float] = {}
+    log.info("measuring with %d threads on %s", threads, device)
     with torch.inference_mode():
         for precision in encoders:
             encoder = Encoder(weights, precision, device)
