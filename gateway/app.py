@@ -19,6 +19,7 @@ from gateway.deepgram.routes import add_deepgram_routes
 from gateway.elevenlabs.errors import elevenlabs_errors
 from gateway.elevenlabs.routes import add_elevenlabs_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
+from gateway.openapi import add_openapi_routes
 from gateway.realtime import add_realtime_route
 from gateway.settings import Settings
 from gateway.speak import add_speech_routes
@@ -89,6 +90,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_get("/voice", pages.voice)
     add_status_routes(app)
+    add_openapi_routes(app)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
     app.on_cleanup.append(_close_assistant)

@@ -34,8 +34,8 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 KEY_SCHEMES = ("bearer", "token")
 """Words before a key: in the header Authorization, or as Deepgram's browsers have it the subprotocol before it."""
 
-OPEN_PATHS = ("/", "/jobs", "/voice", "/status", "/healthz", "/readyz")
-OPEN_PREFIXES = ("/static/",)
+OPEN_PATHS = ("/", "/jobs", "/voice", "/status", "/docs", "/openapi.json", "/healthz", "/readyz")
+OPEN_PREFIXES = ("/static/", "/docs/")
 
 KEY_MAY_FOLLOW = tuple(f"/v1/text-to-speech/{{voice_id}}/{name}" for name in ("stream-input", "multi-stream-input"))
 """Routes of sockets whose client may send its key as a part of the first message instead; their handlers ask for it."""

@@ -123,6 +123,10 @@ class Rendered:
     times: tuple[TimedToken, ...] = ()
 
 
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
+"""Names under which OpenAI's clients ask for speech; they stand for whatever model has the voice."""
+
+
 class Voice(Protocol):
     """A voice that can be put on devices."""
 

@@ -23,8 +23,7 @@ KEYWORD_CHARACTERS = 100
 PROMPT_CHARACTERS = 4096
 NO_NAME = "recording"
 
-# Field, least and most: cues that nobody can read are a mistake of whoever asks.
-_SUBTITLES = {
+SUBTITLES = {
     "line": (10, 1000),
     "lines": (1, 10),
     "reading_speed": (5, 1000),
@@ -32,6 +31,10 @@ _SUBTITLES = {
     "longest": (1, 60),
     "gap": (0, 2),
 }
+"""Field, least and most: cues that nobody can read are a mistake of whoever asks."""
+
+LISTS, SWITCHES, NUMBERS = ("keywords", "languages"), ("repair",), tuple(f"subtitle_{name}" for name in SUBTITLES)
+"""Fields that are no plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,35 @@ class JobRequest:
 
 
 def json_fields(body: Any) -> Fields:
-    """A JSON object as fields; raises `InputInvalid` for anything deeper than lists of plain values."""
+    """A JSON object as fields; raises `InputInvalid` for a value that is not of its field's type. Null: not given."""
     if not isinstance(body, Mapping):
         raise InputInvalid("Send a JSON object.")
     fields: Fields = {}
     for name, value in body.items():
-        values = value if isinstance(value, list) else [] if value is None else [value]
-        for item in values:
-            if not isinstance(item, str | int | float | bool):
-                raise InputInvalid(f"{name} must be text, a number, true or false, or a list of them.", param=name)
-            if isinstance(item, str) and any("\ud800" <= letter <= "\udfff" for letter in item):
-                raise InputInvalid(f"{name} holds half a character (a lone surrogate).", param=name)
-            fields.setdefault(name, []).append(str(item).lower() if isinstance(item, bool) else str(item))
+        if value is None:
+            continue
+        if name in LISTS and not isinstance(value, list):
+            raise InputInvalid(f"{name} must be a list of texts.", param=name)
+        for item in value if name in LISTS else [value]:
+            fields.setdefault(name, []).append(_as_text(name, item))
     return fields
+
+
+def _as_text(name: str, value: Any) -> str:
+    """A value as a form would have it."""
+    if name in SWITCHES:
+        if not isinstance(value, bool):
+            raise InputInvalid(f"{name} must be true or false.", param=name)
+        return str(value).lower()
+    if name in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputInvalid(f"{name} must be a number.", param=name)
+        return str(value)
+    if not isinstance(value, str):
+        raise InputInvalid(f"{name} must be text.", param=name)
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InputInvalid(f"{name} holds half a character (a lone surrogate).", param=name)
+    return value
 
 
 def clean_name(name: str) -> str:
@@ -111,7 +130,7 @@ def _repair_model(fields: Fields, engine: Engine) -> str | None:
 def _subtitles(fields: Fields) -> SubtitleRules:
     plain = SubtitleRules()
     values = {}
-    for name, (least, most) in _SUBTITLES.items():
+    for name, (least, most) in SUBTITLES.items():
         default = getattr(plain, name)
         field = f"subtitle_{name}"
         value = number(fields, field, least, most, default)

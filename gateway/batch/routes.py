@@ -11,7 +11,8 @@ from gateway.batch.jobs import cancel, delete, listing, result, retry, show
 from gateway.batch.submit import submit
 from gateway.batch.views import JOBS
 
-JOB = JOBS + "/{job:[A-Za-z0-9._:-]{1,128}}"
+JOB_ID = "[A-Za-z0-9._:-]{1,128}"
+JOB = f"{JOBS}/{{job:{JOB_ID}}}"
 
 
 def add_routes(app: web.Application) -> None:

@@ -37,7 +37,8 @@ SYNC_BYTES = 64 * 1024 * 1024
 """Bytes after which a long request's file is synchronised, so that the last one is quick."""
 CHECKSUMS = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "md5": hashlib.md5}
 
-_NAME = re.compile(r"[0-9a-f]{32}")
+UPLOAD_ID = "[0-9a-f]{32}"
+_NAME = re.compile(UPLOAD_ID)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, InstanceOf
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 
 from gateway.auth import IDENTITY
 from gateway.elevenlabs.alignment import TimedCharacter, in_seconds
@@ -19,7 +19,7 @@ from gateway.elevenlabs.sound import Piece, SpokenText
 from gateway.outbox import encode
 from gateway.sockets import bound_send_buffer
 from gateway.speak.account import Account
-from gateway.speak.request import checked, length, read_object
+from gateway.speak.request import Length, checked, read_object
 from gateway.speak.speech import SILENCE_SECONDS, STALL_SECONDS
 from gateway.state import SERVICE, Service
 from gateway.transcriptions import cancelled_when_gone
@@ -36,7 +36,7 @@ class SpeechBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    text: Annotated[InstanceOf[str], AfterValidator(length(1, MOST_TEXT, "; split it, or stream it to stream-input"))]
+    text: Annotated[InstanceOf[str], Length(1, MOST_TEXT, "; split it, or stream it to stream-input")]
     model_id: str | None = None
     language_code: str | None = None
     voice_settings: VoiceSettings | None = None

@@ -6,9 +6,9 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict, InstanceOf
+from pydantic import BaseModel, ConfigDict, InstanceOf
 
-from gateway.speak.request import checked, length, read_object
+from gateway.speak.request import Length, checked, read_object
 from gateway.speak.spec import TextPolicy, Voice, Words, lexicon
 from gateway.state import SERVICE
 from speech.text.explain import explain
@@ -24,7 +24,7 @@ class ExplainRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    input: Annotated[InstanceOf[str], AfterValidator(length(0, MOST_INPUT))]
+    input: Annotated[InstanceOf[str], Length(0, MOST_INPUT)]
     voice: Voice = ""
     policy: TextPolicy = TextPolicy()
     lexicon: Words | None = None

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     InstanceOf,
     StringConstraints,
     ValidationError,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from gateway.speak.fields import FieldInvalid, json_object, mended, refusal
 from gateway.uploads import UploadStalled
@@ -42,17 +44,28 @@ FORMAT_OF_NAME: dict[str, Name] = {
 }
 
 
-def length(least: int, most: int, remedy: str = "") -> Callable[[str], str]:
-    """Checks a text of any characters, halves of surrogate pairs too, which pydantic would not take as a str."""
+@dataclass(frozen=True)
+class Length:
+    """Bounds a text of any characters, halves of surrogate pairs too, which pydantic would not take as a str."""
 
-    def check(text: str) -> str:
-        if len(text) < least:
-            raise ValueError(f"{least} to {most} characters")
-        if len(text) > most:
-            raise PydanticCustomError("string_above_max_length", f"at most {most} characters, not {len(text)}{remedy}")
+    least: int
+    most: int
+    remedy: str = ""
+
+    def check(self, text: str) -> str:
+        """The text. Raises what pydantic makes an error of the field."""
+        if len(text) < self.least:
+            raise ValueError(f"{self.least} to {self.most} characters")
+        if len(text) > self.most:
+            told = f"at most {self.most} characters, not {len(text)}{self.remedy}"
+            raise PydanticCustomError("string_above_max_length", told)
         return text
 
-    return check
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "minLength": self.least, "maxLength": self.most}
 
 
 def _named(value: object) -> object:
@@ -70,7 +83,7 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=256)]
-    input: Annotated[InstanceOf[str], AfterValidator(length(1, MOST_INPUT, "; split it, or stream it to /v1/speak"))]
+    input: Annotated[InstanceOf[str], Length(1, MOST_INPUT, "; split it, or stream it to /v1/speak")]
     voice: Annotated[str, StringConstraints(min_length=1, max_length=256), BeforeValidator(_named)]
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
     speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0

@@ -11,7 +11,7 @@ from speech.speaking.pacing import FIRST_SOUND
 from speech.speaking.rehearsal import Cost, rehearse
 from speech.speaking.speaker import Speaker
 from speech.speaking.tally import Tally
-from speech.tts import Voice, VoiceInfo
+from speech.tts import OPENAI_MODELS, Voice, VoiceInfo
 from workers.capacity import Capacity, Lease
 from workers.clock import Clock, monotonic
 from workers.device import Device
@@ -23,7 +23,6 @@ OPENAI_VOICES = (
     "alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse", "marin", "cedar",
 )  # fmt: skip
 """Names of OpenAI's voices, which stand for the default here so that clients work unchanged."""
-OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
 FILES = 64
 """Streams that nobody listens to live, on each device: they wait for each other, so more would wait too long."""
 _RETRY_LEAST, _RETRY_FILES = 1.0, 5.0

@@ -1,0 +1,56 @@
+"""What the document of one service says that another's does not: limits, keys, and what is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.languages import NAMES
+from gateway.openapi.shapes import Json
+from gateway.settings import Settings
+from speech.languages import ANY
+from speech.tts import VoiceInfo
+
+if TYPE_CHECKING:
+    from gateway.state import Service
+    from speech.engine import ModelInfo
+
+
+@dataclass(frozen=True)
+class Here:
+    """A service as its document describes it. `loaded` is False while the models still load."""
+
+    settings: Settings
+    keys: bool
+    loaded: bool = False
+    models: tuple[ModelInfo, ...] = ()
+    voices: tuple[VoiceInfo, ...] = ()
+
+    @classmethod
+    def of(cls, service: Service) -> Here:
+        engine, keys = service.loaded, not service.guard.open
+        if engine is None:
+            return cls(service.settings, keys)
+        return cls(service.settings, keys, True, tuple(engine.models()), tuple(engine.voices()))
+
+    def model_names(self) -> Json:
+        """Values of a field that names a model that listens."""
+        return _one_of(name for model in self.models for name in (model.name, *model.aliases))
+
+    def languages(self) -> Json:
+        """Values of a field that names a language; a model may know fewer of them."""
+        known = {code for model in self.models for code in model.languages}
+        return _one_of(NAMES if ANY in known else sorted(known))
+
+    def voice_names(self) -> Json:
+        """Values of a field that names a voice."""
+        return _one_of(name for voice in self.voices for name in (voice.name, *voice.aliases))
+
+    def voice_models(self, *others: str) -> Json:
+        """Values of a field that names the model of a voice."""
+        return _one_of((*(voice.model for voice in self.voices), *others) if self.voices else ())
+
+
+def _one_of(values: object) -> Json:
+    names = list(dict.fromkeys(values))  # type: ignore[call-overload]
+    return {"enum": names} if names else {}
