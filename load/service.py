@@ -61,20 +61,28 @@ class Running:
         return self.process.memory_info().rss if self.process is not None else 0
 
 
+SERVE = ("gateway.cli", "serve")
+"""Module and arguments of the service; --port PORT is added."""
+
+
 @contextmanager
 def service(
-    url: str | None, flags: Sequence[str] = (), cpus: Sequence[int] = (), key: str | None = None
+    url: str | None,
+    flags: Sequence[str] = (),
+    cpus: Sequence[int] = (),
+    key: str | None = None,
+    program: Sequence[str] = SERVE,
 ) -> Iterator[Running]:
     """The service at `url`, or, with None, one started with `flags` on a free port and stopped at the end.
 
-    `cpus`: the only ones that one may run on; none: all. `key`: for a service with keys.
+    `cpus`: the only ones that one may run on; none: all. `key`: for a service with keys. `program`: another one.
     """
     if url is not None:
         yield Running(url.rstrip("/"), _listener(url), key)
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [*pinned(cpus), sys.executable, "-m", "gateway.cli", "serve", "--port", str(port), *flags]
+    command = [*pinned(cpus), sys.executable, "-m", *program, "--port", str(port), *flags]
     with tempfile.NamedTemporaryFile(prefix="speechlane-load-", suffix=".log") as log:
         root = Path(__file__).absolute().parent.parent
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=root)
