@@ -23,7 +23,7 @@ from workers.errors import BackendFailed, Cancelled, Overloaded, ServingError
 from workers.handle import Handle
 from workers.labels import label
 from workers.pool import Pool
-from workers.task import Lane
+from workers.task import Lane, Work
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,11 @@ _TOGETHER = 0.1
 """Seconds between the arrivals of two samples that came in one burst: nobody is waiting in real time."""
 
 
-Ask = Callable[[FinalRequest], Awaitable[tuple[Transcript, float]]]
+_MOST_WORKS = 64
+"""Tasks of a piece that are remembered; a partial a second for half a minute are not as many."""
+
+Works = deque[Work]
+Ask = Callable[[FinalRequest, Works], Awaitable[tuple[Transcript, float]]]
 
 
 @dataclass
@@ -56,25 +60,37 @@ class Line:
     said: set[int] = field(default_factory=set)
     """Utterances with stable text, whose next needs no stripping."""
 
-    async def ask(self, request: PartialRequest | FinalRequest, **how: Any) -> tuple[Any, float]:
+    async def ask(self, request: PartialRequest | FinalRequest, works: Works, **how: Any) -> tuple[Any, float]:
         """(answer, seconds that the device was stepping meanwhile). Cancelling the wait cancels the task.
 
         Raises ServingError.
         """
         handle = self.asr.submit(request, lease=self.lease, **how)
-        return await handle.result(), handle.timing.device_seconds
+        return await answered(handle, "partial" if isinstance(request, PartialRequest) else "final", works)
 
-    async def decode(self, request: FinalRequest) -> tuple[Transcript, float]:
+    async def decode(self, request: FinalRequest, works: Works) -> tuple[Transcript, float]:
         """A final is never refused for a full queue: it waits at the door."""
         while True:
             try:
                 deadline = self.clock() + FINAL_DEADLINE
-                answer: tuple[Transcript, float] = await self.ask(request, lane=Lane.FINAL, deadline=deadline)
+                answer: tuple[Transcript, float] = await self.ask(request, works, lane=Lane.FINAL, deadline=deadline)
             except Overloaded as full:
                 log.warning("a final waits for room: %s", full.message)
                 await asyncio.sleep(min(full.retry_after, 1.0))
             else:
                 return answer
+
+
+async def answered(handle: Handle, kind: str, works: Works) -> tuple[Any, float]:
+    """(answer, seconds that the device was stepping meanwhile), with an entry in `works`. Raises ServingError."""
+    try:
+        answer = await handle.result()
+    except ServingError as error:
+        if not isinstance(error, Cancelled):
+            works.append(Work(kind, handle.timing))
+        raise
+    works.append(Work(kind, handle.timing))
+    return answer, handle.timing.device_seconds
 
 
 class Guess:
@@ -83,15 +99,17 @@ class Guess:
     def __init__(self, line: Line, length: int) -> None:
         self.length = length
         self.task: asyncio.Task[Spoken | ServingError] | None = None
+        self.works: Works = deque()
+        """What was done for it."""
         self._line = line
         self._lane = Lane.INTERACTIVE
         self._handle: Handle | None = None
 
-    async def decode(self, request: FinalRequest) -> tuple[Transcript, float]:
+    async def decode(self, request: FinalRequest, works: Works) -> tuple[Transcript, float]:
         """Raises ServingError; then the final is made like any other."""
         line, deadline = self._line, self._line.clock() + FINAL_DEADLINE
         handle = self._handle = line.asr.submit(request, lane=self._lane, deadline=deadline, lease=line.lease)
-        return await handle.result(), handle.timing.device_seconds
+        return await answered(handle, "final", works)
 
     def claim(self) -> None:
         """It is the final: from now on it comes before everything but other finals."""
@@ -111,6 +129,8 @@ class Decoding:
         """Of sealed audio that waits for its final."""
         self.model_seconds = 0.0
         """Step time of the devices between the end of the audio and its final."""
+        self.works: Works = deque(maxlen=_MOST_WORKS)
+        """What was done for it."""
         self.spoken: asyncio.Future[Spoken] = asyncio.get_running_loop().create_future()
         self._line = line
         self._turn = line.outlet.reserve()
@@ -143,7 +163,8 @@ class Decoding:
         self._drop_guess()
         if self.piece is not None and (self._line.lock is None or self.piece.config.options.language is not None):
             self._guess = Guess(self._line, len(samples))
-            self._guess.task = asyncio.create_task(self._final(self.piece, samples, self._guess.decode))
+            making = self._final(self.piece, samples, self._guess.decode, self._guess.works)
+            self._guess.task = asyncio.create_task(making)
 
     def seal(self, samples: Samples, arrived: float, *, goes_on: bool) -> None:
         """The audio is complete. `goes_on`: the utterance has more pieces, so the rest of this text becomes stable."""
@@ -173,7 +194,7 @@ class Decoding:
             assert self._samples is not None
             spoken = await self._foreseen(self._samples)
             if not isinstance(spoken, Spoken):
-                spoken = await self._final(piece, self._samples, self._line.decode)
+                spoken = await self._final(piece, self._samples, self._line.decode, self.works)
             await self._settle(partials)
             if not partials.cancelled() and (broken := partials.exception()) is not None:
                 log.error("the partials of utterance %d broke", self.utterance, exc_info=broken)
@@ -196,19 +217,22 @@ class Decoding:
 
     async def _foreseen(self, samples: Samples) -> Spoken | ServingError | None:
         """The final that was begun ahead, if it was over just this audio."""
-        if self._guess is None or self._guess.task is None or self._guess.length != len(samples):
+        guess = self._guess
+        if guess is None or guess.task is None or guess.length != len(samples):
             return None
-        self._guess.claim()
-        return await self._guess.task
+        guess.claim()
+        spoken = await guess.task
+        self.works += guess.works
+        return spoken
 
     def _drop_guess(self) -> None:
         if self._guess is not None and self._guess.task is not None:
             self._guess.task.cancel()
         self._guess = None
 
-    async def _final(self, piece: Piece, samples: Samples, ask: Ask) -> Spoken | ServingError:
+    async def _final(self, piece: Piece, samples: Samples, ask: Ask, works: Works) -> Spoken | ServingError:
         async def decode(request: FinalRequest) -> Transcript:
-            transcript, seconds = await ask(request)
+            transcript, seconds = await ask(request, works)
             if self._sealed.is_set():
                 self.model_seconds += min(seconds, self._line.clock() - self._claimed_at)
             return transcript
@@ -238,6 +262,7 @@ class Decoding:
             try:
                 answer: tuple[Hypothesis, float] = await line.ask(
                     PartialRequest(piece.audio, due.end, self._agreement.tokens, options),
+                    self.works,
                     lane=Lane.PARTIAL,
                     deadline=line.clock() + piece.config.partial_interval,
                     stream=(line.stream, self._turn),

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,7 @@ from speech.vad import SileroVad
 from speech.voices.load import load_voices
 from workers.capacity import Capacity
 from workers.clock import monotonic
-from workers.device import Device
+from workers.device import BackendUse, Device
 from workers.errors import InputInvalid
 from workers.latency import LatencyModel
 from workers.pool import Pool
@@ -56,15 +56,22 @@ class DeviceStatus:
     streams: int
     free_streams: int
     queue: dict[Lane, int]
+    backends: dict[str, BackendUse] = field(default_factory=dict)
+    """By model."""
+    resident_bytes: int = 0
+    """Models, and what tasks hold of the device's memory by their backends' own account."""
+    restarts: int = 0
+    """Since the start: a step had hung, or the device was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """`ready`: every device is up and takes work."""
+    """`ready`: every device is up and takes work. `apart` are the devices that no live stream is admitted to."""
 
     ready: bool
     devices: tuple[DeviceStatus, ...]
     speech: SpeechStatus
+    apart: tuple[DeviceStatus, ...] = ()
 
 
 class Engine:
@@ -213,21 +220,23 @@ class Engine:
         """How full the devices are."""
         default = next(iter(self._models.values()), None)
         share = default.share(1.0, True, None) if default is not None else math.inf
-        devices = []
-        for device in self._devices:
-            stats = device.stats()
-            devices.append(
-                DeviceStatus(
-                    name=device.name,
-                    utilisation=stats.utilisation,
-                    reserved=self._capacity.reserved(device),
-                    streams=self._capacity.streams(device),
-                    free_streams=self._capacity.free_streams(device, share),
-                    queue=stats.queue,
-                )
+        devices, apart = [], []
+        for device in self._all:
+            stats, own = device.stats(), device in self._devices
+            status = DeviceStatus(
+                name=device.name,
+                utilisation=stats.utilisation,
+                reserved=self._capacity.reserved(device) if own else 0.0,
+                streams=self._capacity.streams(device) if own else 0,
+                free_streams=self._capacity.free_streams(device, share) if own else 0,
+                queue=stats.queue,
+                backends=stats.backends,
+                resident_bytes=stats.resident_bytes,
+                restarts=stats.restarts,
             )
+            (devices if own else apart).append(status)
         ready = all(device.ready for device in self._all)
-        return EngineStatus(ready, tuple(devices), self._house.status())
+        return EngineStatus(ready, tuple(devices), self._house.status(), tuple(apart))
 
     async def drain(self, timeout: float) -> None:
         """Admit nobody any more; voices speak to the end and devices finish what they hold, for `timeout` seconds."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workers.errors import ServingError
+from workers.task import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class Final:
     lag: float = 0.0
     tokens: tuple[Token, ...] = field(default=())
     model_seconds: float = 0.0
+    works: tuple[Work, ...] = field(default=(), compare=False, repr=False)
+    """The newest tasks that were done for it, in the order of their ends: "vad" for the one that heard its end,
+    "partial", "final"."""
+    made_at: float = field(default=0.0, compare=False, repr=False)
+    """On the clock of the devices, as the times of `works`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ class Failed:
 
     utterance: int
     error: ServingError
+    works: tuple[Work, ...] = field(default=(), compare=False, repr=False)
+    made_at: float = field(default=0.0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from speech.events import Committed, Failed, Final, Token, Word
 from speech.language import CONFIDENT, LanguageLock
 from speech.pieces import Piece, quietest, voiced
 from workers.errors import ServingError
+from workers.task import Work
 
 _NOTHING = 0.1
 """Seconds of voice under which nothing was said: a click, a breath."""
@@ -27,6 +28,7 @@ _NEAR = 0.4
 """Seconds that a word's times may be off, so that only words far from all voice are dropped."""
 _WORDS, _WORDS_A_SECOND = 3, 12
 """More words than this nobody says: over a scrap of a word the model makes up whole sentences."""
+_WORKS_TOLD = 128
 
 Decode = Callable[[FinalRequest], Awaitable[Transcript]]
 
@@ -127,13 +129,16 @@ def ending(
     pieces: Sequence[Future[Spoken]],
     *,
     kept_language: str,
+    works: tuple[Work, ...],
+    made_at: float,
     lag: float,
     model_seconds: float,
 ) -> Final | Failed:
-    """The one end of an utterance, from those of its pieces."""
+    """The one end of an utterance, from those of its pieces. The newest of `works` are told with it."""
+    works = works[-_WORKS_TOLD:]
     for error in filter(None, (piece.exception() for piece in pieces)):
         assert isinstance(error, ServingError)
-        return Failed(closed.utterance, error)
+        return Failed(closed.utterance, error, works, made_at)
     parts = [piece.result() for piece in pieces]
     said = [part for part in parts if part.text]
     weights = [max(part.speech, 0.1) for part in said]
@@ -150,6 +155,8 @@ def ending(
         lag=lag,
         tokens=tuple(token for part in said for token in part.tokens),
         model_seconds=model_seconds,
+        works=works,
+        made_at=made_at,
     )
 
 

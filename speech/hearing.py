@@ -13,7 +13,7 @@ from speech.vad import WINDOW, WINDOW_SECONDS, Gain, VadRequest, VadResult, VadS
 from workers.clock import Clock
 from workers.errors import Overloaded
 from workers.pool import Pool
-from workers.task import Lane
+from workers.task import Lane, Work
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ class Hearing:
         self.tail: Samples = np.zeros(0, np.float32)
         self.device_seconds = 0.0
         """Seconds that the device of voice activity was stepping for the newest audio."""
+        self.newest: Work | None = None
+        """What was done for it."""
         self._vad, self._clock, self._lane, self._within = vad, clock, lane, within
         self._gain, self._state = Gain(), VadState.fresh()
 
@@ -56,4 +58,5 @@ class Hearing:
                 await asyncio.sleep(min(full.retry_after, 1.0))
             else:
                 self.device_seconds = handle.timing.device_seconds
+                self.newest = Work("vad", handle.timing)
                 return answer

@@ -33,7 +33,7 @@ from workers.capacity import Lease
 from workers.clock import Clock, monotonic
 from workers.errors import BackendFailed, InputInvalid, ServingError
 from workers.pool import Pool
-from workers.task import Lane
+from workers.task import Lane, Work
 
 log = logging.getLogger(__name__)
 
@@ -292,22 +292,28 @@ class Transcriber:
         return self._newest
 
     def _conclude(self, closed: Committed, arrived: float) -> None:
-        task = asyncio.create_task(self._end_utterance(closed, arrived, self._open, self._outlet.reserve()))
+        heard = self._hearing.newest
+        task = asyncio.create_task(self._end_utterance(closed, arrived, self._open, self._outlet.reserve(), heard))
         self._open = []
         self._conclusions.add(task)
         task.add_done_callback(self._conclusions.discard)
 
-    async def _end_utterance(self, closed: Committed, arrived: float, decodings: list[Decoding], turn: int) -> None:
-        """Exactly one Final or Failed, when all pieces have been decoded."""
+    async def _end_utterance(
+        self, closed: Committed, arrived: float, decodings: list[Decoding], turn: int, heard: Work | None
+    ) -> None:
+        """Exactly one Final or Failed, when all pieces have been decoded. `heard`: how the end of its audio was."""
         if decodings:
             await asyncio.wait([decoding.spoken for decoding in decodings])
         self._unfinished.difference_update(decodings)
         self._line.said.discard(closed.utterance)
+        now = self._clock()
         event = ending(
             closed,
             [decoding.spoken for decoding in decodings],
             kept_language=(self._line.lock.current if self._line.lock else None) or "",
-            lag=max(self._clock() - arrived, 0.0),
+            works=((heard,) if heard else ()) + tuple(work for decoding in decodings for work in decoding.works),
+            made_at=now,
+            lag=max(now - arrived, 0.0),
             model_seconds=decodings[-1].model_seconds if decodings else 0.0,
         )
         self._outlet.put(event, turn)

@@ -16,13 +16,22 @@ from workers.watchdog import Health, Watchdog
 
 
 @dataclass(frozen=True, slots=True)
+class BackendUse:
+    """Steps of a model on a device since the start, tasks in them, and seconds of them."""
+
+    steps: int
+    items: int
+    step_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceStats:
     """One moment of a device.
 
     `utilisation` and `live_utilisation` are seconds of step time per second over the last ten or so, of all lanes and
     of the live ones. `queue` counts the waiting tasks of each lane, `running` those in a step, `open` all of them.
     `backlog` is the predicted seconds until everything that waits has run its next step. `steps`, `items` (tasks in
-    them) and `step_seconds` count from the start.
+    them) and `step_seconds` count from the start, and `backends` tells the same for each model.
     """
 
     name: str
@@ -39,6 +48,7 @@ class DeviceStats:
     step_seconds: float
     resident_bytes: int
     restarts: int
+    backends: dict[str, BackendUse]
 
 
 class Device:
@@ -233,4 +243,8 @@ class Device:
                 step_seconds=ledger.seconds,
                 resident_bytes=ledger.model_bytes + ledger.task_bytes,
                 restarts=self.restarts,
+                backends={
+                    model: BackendUse(home.use.steps, home.use.items, home.use.seconds)
+                    for model, home in loop.homes.items()
+                },
             )

@@ -10,16 +10,33 @@ CAP_HOLD = 10.0
 """Seconds a cap lowered by lack of memory holds before it is doubled again."""
 
 
+class Use:
+    """What a backend has had of its device since it came there: steps, tasks in them, and seconds of them."""
+
+    __slots__ = ("steps", "items", "seconds")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.items = 0
+        self.seconds = 0.0
+
+    def step(self, seconds: float, items: int) -> None:
+        self.steps += 1
+        self.items += items
+        self.seconds += seconds
+
+
 class Home:
     """One backend on one device."""
 
-    __slots__ = ("backend", "name", "items", "cost", "cap", "cap_until")
+    __slots__ = ("backend", "use", "name", "items", "cost", "cap", "cap_until")
 
     def __init__(self, backend: Backend, torch_device: str) -> None:
         spec, limits = backend.spec, backend.limits
         if limits.items < 1 or not limits.cost > 0:
             raise ValueError(f"{spec.model}: limits.items must be at least 1 and limits.cost above 0")
         self.backend = backend
+        self.use = Use()
         self.name = "|".join((torch_device, spec.task, spec.model, spec.revision, spec.precision))
         self.items = limits.items
         self.cost = limits.cost

@@ -165,6 +165,7 @@ class StepLoop:
             return [None] * size
         ended = self.clock()
         self.ledger.step(ended - began, batch.live, size, ended)
+        home.use.step(ended - began, size)
         if error is not None:
             return self._halve(batch, error, ended)
         self.latency.observe(home.name, batch.bucket, batch.cost, ended - began, ended)
@@ -192,7 +193,8 @@ class StepLoop:
 
     def _hand_out(self, batch: Batch, outcomes: list[Outcome], began: float) -> list[Demand | None]:
         """Give every task what the step made of it. The next demand of each that goes on, None for the others."""
-        seconds = self.clock() - began
+        now = self.clock()
+        seconds = now - began
         next_demand = batch.home.backend.demand
         demands: list[Demand | None] = []
         wakes: set[Callable[[], None]] = set()
@@ -204,6 +206,9 @@ class StepLoop:
                 timing.steps += 1
                 timing.step_seconds += seconds
                 timing.share_seconds += seconds / len(batch.tasks)
+                if task.demand.opening:
+                    timing.opened_at = now
+                    timing.opening_seconds += seconds
                 timing.device_seconds = max(0.0, self.ledger.seconds - timing.before)
                 if outcome is None:
                     demand = task.demand

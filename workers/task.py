@@ -11,6 +11,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,7 +53,8 @@ class Timing:
     `step_seconds` is the sum of the durations of the steps the task was in, batch mates included, and `share_seconds`
     the same with each step divided among its tasks, so that those of all tasks make up the device's. `device_seconds`
     is how long the device was stepping, for whomever, from the task's queueing to the end of its last step: what it
-    waited beyond that was lost to something else than models.
+    waited beyond that was lost to something else than models. `opened_at` is the end of its last step that only led up
+    to those that follow (`Demand.opening`: an encode), and `opening_seconds` is `step_seconds` of those.
     """
 
     __slots__ = (
@@ -63,6 +65,8 @@ class Timing:
         "step_seconds",
         "share_seconds",
         "device_seconds",
+        "opened_at",
+        "opening_seconds",
         "before",
     )
 
@@ -74,7 +78,17 @@ class Timing:
         self.step_seconds = 0.0
         self.share_seconds = 0.0
         self.device_seconds = 0.0
+        self.opened_at = 0.0
+        self.opening_seconds = 0.0
         self.before = 0.0  # what the device had stepped when the task was queued
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a task was for, in its owner's word ("final"), and where its time went."""
+
+    kind: str
+    timing: Timing
 
 
 Result = More | Done | ServingError

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from speech.tts import Sound
 from workers.errors import ServingError
+from workers.task import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class SoundMade:
 
     start: int
     samples: Sound = field(repr=False)
+    segment: int = 0
+    """Of the text, counted from 0, that it is of."""
+    works: tuple[Work, ...] = field(default=(), compare=False, repr=False)
+    """The tasks that it took: "window", and before the first one of a segment "plan"."""
 
 
 @dataclass(frozen=True, slots=True)

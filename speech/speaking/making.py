@@ -31,7 +31,7 @@ from workers.clock import Clock
 from workers.errors import BackendFailed, Cancelled, Expired, Overloaded, ServingError
 from workers.handle import Handle
 from workers.pool import Placed, Pool
-from workers.task import Lane, Phase
+from workers.task import Lane, Phase, Work
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,9 @@ class _Part:
     tokens: tuple[Spoken, ...]
     voicing: Voicing | None
     plan: Planned
+    index: int = 0
+    work: Work | None = None
+    """What the plan took."""
 
 
 class Maker:
@@ -167,9 +170,10 @@ class Maker:
         voicing = Voicing(SegmentText(tokens, phonemes, config.speed, config.seed, index, first))
         self._voicings.add(voicing)
         await self._until(lambda: self._pacing.plan_at(self._planned))
-        planned: Planned = await self._ask(PlanRequest(voicing), self._planned, arrived)
+        planned: Planned
+        planned, work = await self._ask(PlanRequest(voicing), self._planned, arrived)
         self._planned += sum(planned.windows or ()) / self.rate
-        return _Part(segment, arrived, tokens, voicing, planned)
+        return _Part(segment, arrived, tokens, voicing, planned, index, work)
 
     def _prepare(self, segment: TextSegment) -> tuple[tuple[Spoken, ...], Phonemes]:
         """Not on the event loop: milliseconds."""
@@ -197,15 +201,19 @@ class Maker:
         self._words.begin(part.segment.text, part.segment.start, part.tokens, pacing.made)
         self._words.learn(part.plan.times)
         number, last = 0, voicing is None or windows == ()
+        works = [part.work] if part.work is not None else []
         while not last:
             assert voicing is not None
             if windows is not None:
                 self._seconds = windows[number] / self.rate  # else as long as the one before
             await self._until(lambda: pacing.window_at(self._seconds))
-            rendered: Rendered = await self._ask(RenderRequest(voicing, number), pacing.made, part.arrived)
+            rendered: Rendered
+            rendered, work = await self._ask(RenderRequest(voicing, number), pacing.made, part.arrived)
+            works.append(work)
             number += 1
             last = number == len(windows) if windows is not None else rendered.last
-            self._sound(rendered)
+            if self._sound(rendered, part.index, works):
+                works = []
         if voicing is not None:
             voicing.release()
             self._voicings.discard(voicing)
@@ -213,13 +221,14 @@ class Maker:
         if rest:
             self._outlet.put(WordsTimed(rest))
 
-    def _sound(self, rendered: Rendered) -> None:
+    def _sound(self, rendered: Rendered, segment: int, works: list[Work]) -> bool:
+        """Hand on what was rendered, and what it took. False when there is no sound in it."""
         samples = rendered.samples
         if not np.isfinite(samples).all():
             raise BackendFailed("the voice made samples that are not numbers")
         self._words.learn(rendered.times)
         if not len(samples):
-            return
+            return False
         start, self._samples = self._samples, self._samples + len(samples)
         self._seconds = len(samples) / self.rate
         self._pacing.made = self._samples / self.rate
@@ -228,12 +237,13 @@ class Maker:
         words = self._words.before(self._pacing.made)
         if words:
             self._outlet.put(WordsTimed(words))
-        self._outlet.put(SoundMade(start, samples))
+        self._outlet.put(SoundMade(start, samples, segment, tuple(works)))
+        return True
 
     # -- the devices
 
-    async def _ask(self, request: PlanRequest | RenderRequest, position: float, arrived: float) -> Any:
-        """The answer to a request whose sound belongs at `position`. Raises ServingError."""
+    async def _ask(self, request: PlanRequest | RenderRequest, position: float, arrived: float) -> tuple[Any, Work]:
+        """The answer to a request whose sound belongs at `position`, and what it took. Raises ServingError."""
         window = isinstance(request, RenderRequest)
         while True:
             lane, deadline = self._pacing.urgency(position, arrived)
@@ -248,7 +258,7 @@ class Maker:
                     self._window, self._arrived = handle, arrived
                 answer = await handle.result()
                 self._tally.spent(handle.timing.share_seconds)
-                return answer
+                return answer, Work("window" if window else "plan", handle.timing)
             except Overloaded as full:
                 log.warning("a speaker waits for room: %s", full.message)
                 await asyncio.sleep(min(full.retry_after, 1.0))
