@@ -8,7 +8,7 @@ from workers.errors import ServingError
 
 SCOPE_OF: tuple[tuple[str, Scope], ...] = (
     ("/metrics", "admin"),
-    ("/status", "admin"),
+    ("/v1/status", "admin"),
     ("/v1/realtime", "live"),
     ("/v1/listen", "live"),
     ("/vosk", "live"),

@@ -1,0 +1,152 @@
+"""How the service is doing: the page /status, and its figures at GET /v1/status, which are those of /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from aiohttp import web
+
+from gateway import pages
+from gateway.health import readiness
+from gateway.state import SERVICE, Service
+from gateway.status_history import EVERY, LATENCIES, Buckets, Figures, History, Moment, quantile, rise, rounded
+
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def report(service: Service, history: History) -> dict[str, Any]:
+    """Everything the page shows. No key, and nothing of what anybody said."""
+    figures = Figures(service.metrics.registry)
+    now = history.clock()
+    current = Moment.of(figures, now)
+    oldest = history.moments[0] if history.moments else current
+    settings = service.settings
+    return {
+        "state": readiness(service),
+        "version": _version(),
+        "now": round(now, 3),
+        "started_at": service.started_at,
+        "every": EVERY,
+        "window": round(now - oldest.at, 1),
+        "limit": settings.utilisation,
+        "sessions": {
+            "live": current.sessions,
+            "most": settings.max_sessions,
+            "parked": figures.total("speechlane_sessions_parked"),
+            "admitted": figures.total("speechlane_sessions_admitted_total"),
+            "protocols": figures.each("speechlane_sessions", "protocol"),
+        },
+        "devices": list(_devices(figures, settings.utilisation)),
+        "latency": {name: _latency(oldest.latencies[name], current.latencies[name]) for name in LATENCIES},
+        "refused": _refused(oldest, current),
+        "jobs": {
+            "state": "unavailable" if service.batch.detail else service.batch.state,
+            "detail": service.batch.detail or None,
+            "now": figures.each("speechlane_jobs", "state"),
+            "ended": figures.each("speechlane_jobs_ended_total", "state"),
+            "audio": round(figures.total("speechlane_job_audio_seconds_total"), 1),
+        },
+        "files": figures.total("speechlane_files"),
+        "voices": {
+            "speaking": current.speakers,
+            "free": figures.total("speechlane_free_speakers"),
+            "underruns": current.underruns,
+            "lately": max(0.0, current.underruns - oldest.underruns),
+            "sent": round(figures.total("speechlane_speech_sent_seconds_total"), 1),
+            "made": round(figures.total("speechlane_speech_made_seconds_total"), 1),
+            "wasted": round(figures.total("speechlane_wasted_audio_seconds_total"), 1),
+        },
+        "models": list(_models(service)),
+        "history": history.charts(),
+    }
+
+
+def _devices(figures: Figures, limit: float) -> Iterable[dict[str, Any]]:
+    reserved, utilisation, streams, free = (
+        figures.each(f"speechlane_device_{what}", "device")
+        for what in ("reserved", "utilisation", "streams", "free_streams")
+    )
+    queues = figures.by("speechlane_queue_tasks", "device", "lane")
+    for name in utilisation:
+        yield {
+            "name": name,
+            "utilisation": rounded(utilisation[name]),
+            "reserved": rounded(reserved[name]),
+            "headroom": rounded(max(0.0, limit - reserved[name])),
+            "streams": streams[name],
+            "free_streams": free[name],
+            "queue": {lane: count for (device, lane), count in queues.items() if device == name},
+        }
+
+
+def _latency(before: Buckets, after: Buckets) -> dict[str, float | None]:
+    """Quantiles of the recent past in seconds, and how many observations they are made of."""
+    seen = {name: rounded(quantile(share, before, after)) for name, share in QUANTILES.items()}
+    return {**seen, "count": max(rise(before, after).values(), default=0.0)}
+
+
+def _refused(oldest: Moment, current: Moment) -> list[dict[str, Any]]:
+    lately = rise(oldest.refused, current.refused)
+    refused = [
+        {"kind": key[0], "reason": key[1], "count": count, "lately": lately[key]}
+        for key, count in current.refused.items()
+    ]
+    return sorted(refused, key=lambda one: (-one["lately"], -one["count"]))
+
+
+def _models(service: Service) -> Iterable[dict[str, Any]]:
+    """Those that hear, then the voices, the defaults first."""
+    engine = service.loaded
+    if engine is None:
+        return
+    for model in engine.models():
+        yield {
+            "name": model.name,
+            "task": "hears",
+            "languages": list(model.languages),
+            "precision": engine.precision(model.name),
+            "aliases": list(model.aliases),
+        }
+    for voice in engine.voices():
+        yield {
+            "name": voice.name,
+            "task": "speaks",
+            "languages": list(voice.languages),
+            "precision": None,
+            "aliases": list(voice.aliases),
+        }
+
+
+def _version() -> str | None:
+    try:
+        return version("speechlane")
+    except PackageNotFoundError:  # it runs from its source
+        return None
+
+
+HISTORY = web.AppKey("history", History)
+
+
+async def status(request: web.Request) -> web.Response:
+    """The figures of the page, for those who may see the whole of the service."""
+    return web.json_response(report(request.app[SERVICE], request.app[HISTORY]))
+
+
+def add_status_routes(app: web.Application) -> None:
+    """The page and its figures, which are kept while the application runs."""
+    app[HISTORY] = history = History(app[SERVICE].metrics.registry)
+
+    async def watch(app: web.Application) -> AsyncIterator[None]:
+        watching = asyncio.create_task(history.watch())
+        yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+    app.cleanup_ctx.append(watch)
+    app.router.add_get("/status", pages.status)
+    app.router.add_get("/v1/status", status)
