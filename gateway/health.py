@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gateway.auth import presented_key
 from gateway.batch.lane import Lane
+from gateway.device_metrics import lane_name
 from gateway.http_errors import ModelNotFound
-from gateway.metrics import lane_name
 from gateway.state import SERVICE, Service
 from workers.errors import ServingError
 

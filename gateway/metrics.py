@@ -6,13 +6,20 @@ Handlers call the methods that say what happened; gauges of devices are read fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
+from gateway.device_metrics import DeviceMetrics
 from gateway.keys.budget import count_audio
 from gateway.telemetry.sessions import SESSION
 
@@ -24,8 +31,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 REQUEST_BUCKETS = (0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
-LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-LAG_PERIOD = 0.25
+JOB_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+LAG_PERIOD = 0.05
 
 
 class Metrics:
@@ -33,18 +41,46 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._sessions = Gauge("speechlane_sessions", "Live sessions now.", registry=registry)
+        self._sessions = Gauge("speechlane_sessions", "Live sessions now.", ["protocol"], registry=registry)
         self._admitted = Counter("speechlane_sessions_admitted", "Sessions taken.", registry=registry)
+        self._sessions_ended = Counter(
+            "speechlane_sessions_ended", "Sessions that ended, by how.", ["code"], registry=registry
+        )
         self._parked = Gauge("speechlane_sessions_parked", "Live sessions whose connection broke.", registry=registry)
         self._resumed = Counter("speechlane_sessions_resumed", "Connections that took a session up.", registry=registry)
         self._refused = Counter("speechlane_refused", "Work refused.", ["kind", "reason"], registry=registry)
         self._utterances = Counter("speechlane_utterances", "Utterances ended.", ["outcome"], registry=registry)
-        self._audio = Counter("speechlane_audio_seconds", "Audio received.", ["kind"], registry=registry)
+        self._phases = Histogram(
+            "speechlane_utterance_phase_seconds",
+            "Parts of the way to a final.",
+            ["phase"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self._lagging = Counter("speechlane_lagging", "Times a stream began to run behind.", registry=registry)
+        audio = Counter("speechlane_audio_seconds", "Audio received.", ["kind"], registry=registry)
+        # Looking a label up takes longer than anything else that is counted for every frame.
+        self._audio_of = {kind: audio.labels(kind) for kind in ("live", "file")}
         self._files = Gauge("speechlane_files", "Uploaded files being transcribed now.", registry=registry)
         self._jobs = Gauge("speechlane_jobs", "Jobs that have not ended.", ["state"], registry=registry)
         self._jobs_ended = Counter("speechlane_jobs_ended", "Jobs that ended.", ["state"], registry=registry)
         self._job_audio = Counter(
             "speechlane_job_audio_seconds", "Audio of jobs transcribed, or found silent.", registry=registry
+        )
+        self._job_wait = Histogram(
+            "speechlane_job_wait_seconds",
+            "A job's submission to the beginning of work on it.",
+            buckets=JOB_BUCKETS,
+            registry=registry,
+        )
+        self._job_work = Histogram(
+            "speechlane_job_work_seconds",
+            "The beginning of work on a job to its end.",
+            buckets=JOB_BUCKETS,
+            registry=registry,
+        )
+        self._job_stages = Counter(
+            "speechlane_job_stage_seconds", "Work on jobs that have ended.", ["stage"], registry=registry
         )
         self._webhooks = Counter("speechlane_webhooks", "Webhooks of jobs.", ["outcome"], registry=registry)
         self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
@@ -87,6 +123,13 @@ class Metrics:
             "Sounds that a live listener had run dry before, by the clock and the client's reports.",
             registry=registry,
         )
+        self._speech_tasks = Histogram(
+            "speechlane_speech_task_seconds",
+            "A plan or a window of speech, from being asked for to being there.",
+            ["task"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
         self._first_sound = Histogram(
             "speechlane_speech_first_sound_seconds",
             "First text of a speech to its first sound being sent.",
@@ -94,6 +137,7 @@ class Metrics:
             buckets=LATENCY_BUCKETS,
             registry=registry,
         )
+        ProcessCollector(registry=registry)
         self._lag = Histogram(
             "speechlane_event_loop_lag_seconds",
             "How late the event loop runs a timer.",
@@ -101,14 +145,18 @@ class Metrics:
             registry=registry,
         )
 
-    def session_started(self) -> None:
+    def session_started(self, protocol: str) -> None:
         """A live session was admitted."""
-        self._sessions.inc()
+        self._sessions.labels(protocol).inc()
         self._admitted.inc()
 
-    def session_ended(self) -> None:
+    def session_ended(self, protocol: str) -> None:
         """A live session that was admitted has ended, in whatever way."""
-        self._sessions.dec()
+        self._sessions.labels(protocol).dec()
+
+    def session_closed(self, code: str) -> None:
+        """A session is over: "left", "normal", "lost", "expired", "draining", "slow_reader", "overloaded", "failed"."""
+        self._sessions_ended.labels(code).inc()
 
     def parked(self, count: int) -> None:
         """So many live sessions wait for their client to come back."""
@@ -133,7 +181,7 @@ class Metrics:
         count_audio(seconds, live=kind == "live")
         if (session := SESSION.get()) is not None:
             session.audio += seconds
-        self._audio.labels(kind).inc(seconds)
+        self._audio_of[kind].inc(seconds)
 
     def chunk_round_trip(self, seconds: float) -> None:
         """A partial was sent so long after the audio it covers had arrived."""
@@ -144,6 +192,14 @@ class Metrics:
         self._final.observe(seconds)
         if (session := SESSION.get()) is not None:
             session.slowest = max(session.slowest, seconds)
+
+    def utterance_phase(self, phase: str, seconds: float) -> None:
+        """A part of the way to a final: "hear", "queue", "encode", "decode" or "delivery"."""
+        self._phases.labels(phase).observe(seconds)
+
+    def lagging(self) -> None:
+        """A stream has begun to run behind, so that its partials are skipped."""
+        self._lagging.inc()
 
     def response(self, outcome: str) -> None:
         """An answer of a conversation ended: "completed", "cancelled", "failed" or "incomplete"."""
@@ -175,6 +231,10 @@ class Metrics:
         if (session := SESSION.get()) is not None:
             session.sound += seconds
 
+    def speech_task(self, task: str, seconds: float) -> None:
+        """A "plan" or a "window" was there so long after it had been asked for."""
+        self._speech_tasks.labels(task).observe(seconds)
+
     def first_sound(self, kind: str, seconds: float) -> None:
         """A speech had its first sound so long after its first text."""
         self._first_sound.labels(kind).observe(seconds)
@@ -190,6 +250,13 @@ class Metrics:
     def job_ended(self, state: str) -> None:
         """A job came to its end: "done", "partial", "failed" or "cancelled"."""
         self._jobs_ended.labels(state).inc()
+
+    def job_spent(self, wait: float, work: float, stages: Mapping[str, float]) -> None:
+        """A job that has ended waited so long and then took so long, with so many seconds of work by stage."""
+        self._job_wait.observe(wait)
+        self._job_work.observe(work)
+        for stage, seconds in stages.items():
+            self._job_stages.labels(stage).inc(seconds)
 
     def job_audio(self, seconds: float) -> None:
         """More audio of jobs is settled."""
@@ -208,7 +275,7 @@ class Metrics:
 
     def watch_engine(self, engine: Callable[[], Engine | None]) -> None:
         """Report the devices of the engine, once there is one."""
-        self.registry.register(_Devices(engine))
+        self.registry.register(DeviceMetrics(engine))
 
     async def watch_loop(self) -> None:
         """Measure the event loop's lag until cancelled."""
@@ -221,51 +288,3 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format 0.0.4."""
         return generate_latest(self.registry)
-
-
-class _Devices(Collector):
-    """Reads the engine's status at scrape time, so that nothing has to keep gauges up to date."""
-
-    def __init__(self, engine: Callable[[], Engine | None]) -> None:
-        self._engine = engine
-
-    def collect(self) -> Iterable[Metric]:
-        by_device = ["device"]
-        utilisation = GaugeMetricFamily(
-            "speechlane_device_utilisation", "Share of time that the device spent in steps.", labels=by_device
-        )
-        reserved = GaugeMetricFamily(
-            "speechlane_device_reserved", "Share of step time promised to sessions.", labels=by_device
-        )
-        streams = GaugeMetricFamily("speechlane_device_streams", "Live streams on the device.", labels=by_device)
-        free = GaugeMetricFamily("speechlane_device_free_streams", "Streams it would still take.", labels=by_device)
-        queue = GaugeMetricFamily("speechlane_queue_tasks", "Tasks waiting.", labels=["device", "lane"])
-        ready = GaugeMetricFamily("speechlane_ready", "1 when the models are loaded and every device lives.")
-        speakers = GaugeMetricFamily("speechlane_speakers", "Streams of speech now.")
-        free_speakers = GaugeMetricFamily("speechlane_free_speakers", "Live listeners that would still be taken.")
-        made = CounterMetricFamily("speechlane_speech_made_seconds", "Sound that voices made.")
-        wasted = CounterMetricFamily("speechlane_wasted_audio_seconds", "Sound of it that nobody heard.")
-        engine = self._engine()
-        status = engine.status() if engine is not None else None
-        ready.add_metric([], float(status is not None and status.ready))
-        if status is not None:
-            speakers.add_metric([], status.speech.speaking)
-            free_speakers.add_metric([], status.speech.free)
-            made.add_metric([], status.speech.made)
-            wasted.add_metric([], status.speech.wasted)
-        for device in status.devices if status is not None else ():
-            utilisation.add_metric([device.name], device.utilisation)
-            reserved.add_metric([device.name], device.reserved)
-            streams.add_metric([device.name], device.streams)
-            free.add_metric([device.name], device.free_streams)
-            for lane, count in device.queue.items():
-                queue.add_metric([device.name, lane_name(lane)], count)
-        return [utilisation, reserved, streams, free, queue, ready, speakers, free_speakers, made, wasted]
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-
-def lane_name(lane: object) -> str:
-    """A lane as a label: "final", "partial", "interactive", "bulk"."""
-    return str(getattr(lane, "name", lane)).lower()

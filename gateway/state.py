@@ -124,6 +124,7 @@ class Service:
             with budget.session() if budget is not None else nullcontext(), session_record(record, self.sessions):
                 yield record
         finally:
+            self.metrics.session_closed(record.code)
             self._sessions[identity] -= 1
             if not self._sessions[identity]:
                 del self._sessions[identity]

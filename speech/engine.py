@@ -220,7 +220,8 @@ class Engine:
         """How full the devices are."""
         default = next(iter(self._models.values()), None)
         share = default.share(1.0, True, None) if default is not None else math.inf
-        devices, apart = [], []
+        devices: list[DeviceStatus] = []
+        apart: list[DeviceStatus] = []
         for device in self._all:
             stats, own = device.stats(), device in self._devices
             status = DeviceStatus(

@@ -46,6 +46,9 @@ class Tally:
             if seen is not None:
                 self._metrics.job_ended(job.state)
                 self._metrics.job_audio(max(0.0, job.settled - seen.covered))
+                if job.started is not None and job.ended is not None:
+                    wait, work = job.started - job.created, job.ended - job.started
+                    self._metrics.job_spent(max(0.0, wait), max(0.0, work), job.timings)
             return
         if seen is None:
             seen = _Seen(job.state, 0.0 if job.created >= self._started else job.settled)

@@ -52,8 +52,8 @@ async def _serve(request: web.Request) -> web.StreamResponse:
         try:
             for _ in range(sound.streams):
                 transcribers.append(engine.open_stream(asked.stream))
-            service.metrics.session_started()
-            counted.callback(service.metrics.session_ended)
+            service.metrics.session_started("deepgram")
+            counted.callback(service.metrics.session_ended, "deepgram")
             ws = web.WebSocketResponse(
                 protocols=SUBPROTOCOLS, max_msg_size=limits.max_message_bytes, autoping=False, compress=False
             )

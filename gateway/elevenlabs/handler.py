@@ -74,7 +74,7 @@ async def _run(
 ) -> None:
     service = request.app[SERVICE]
     wanted = asked(request, service.engine)
-    service.metrics.session_started()
+    service.metrics.session_started("elevenlabs")
     try:
         connection = Connection(ws, request, limits)
         connection.open(service.draining)
@@ -93,7 +93,7 @@ async def _run(
         finally:
             await connection.close()
     finally:
-        service.metrics.session_ended()
+        service.metrics.session_ended("elevenlabs")
 
 
 @contextmanager

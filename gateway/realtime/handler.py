@@ -89,8 +89,8 @@ async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -
         config = patient(config, service.settings.resume_seconds)
     transcriber = engine.open_stream(config)
     held.push_async_callback(transcriber.close)
-    service.metrics.session_started()
-    held.callback(service.metrics.session_ended)
+    service.metrics.session_started("realtime")
+    held.callback(service.metrics.session_ended, "realtime")
     async with _connected(request, service) as connection:
         shape = _shape(request)
         if resumable:

@@ -50,7 +50,7 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
     )
     speaking = request.app.get(SPEAK_LIMITS) or SpeakLimits(contexts=service.settings.max_contexts)
     _ = service.engine  # raises while there is none
-    service.metrics.session_started()
+    service.metrics.session_started("speak")
     try:
         ws = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
@@ -70,5 +70,5 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         finally:
             await connection.close()
     finally:
-        service.metrics.session_ended()
+        service.metrics.session_ended("speak")
     return ws

@@ -53,7 +53,7 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         max_message_bytes=MESSAGE_BYTES, session_seconds=service.settings.session_seconds
     )
     transcriber = service.engine.open_stream(config)
-    service.metrics.session_started()
+    service.metrics.session_started("vosk")
     try:
         ws = web.WebSocketResponse(
             protocols=KEY_SCHEMES, max_msg_size=limits.max_message_bytes, autoping=False, compress=False
@@ -75,7 +75,7 @@ async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
         finally:
             await connection.close()
     finally:
-        service.metrics.session_ended()
+        service.metrics.session_ended("vosk")
         await transcriber.close()
     return ws
 

@@ -63,8 +63,8 @@ class Transcription:
         except (Overloaded, Draining) as error:
             self._service.metrics.refused("session", error.code)
             raise
-        self._service.metrics.session_started()
-        self._held.callback(self._service.metrics.session_ended)
+        self._service.metrics.session_started("wyoming")
+        self._held.callback(self._service.metrics.session_ended, "wyoming")
         self._task = asyncio.create_task(_finals(self._transcriber), name="wyoming transcript")
 
     async def audio(self, data: dict[str, Any], sound: bytes) -> None:
