@@ -66,19 +66,20 @@ def report(service: Service, history: History) -> dict[str, Any]:
 
 
 def _devices(figures: Figures, limit: float) -> Iterable[dict[str, Any]]:
+    """Null where a device does not take live streams, as that of voice activity."""
     reserved, utilisation, streams, free = (
         figures.each(f"speechlane_device_{what}", "device")
         for what in ("reserved", "utilisation", "streams", "free_streams")
     )
     queues = figures.by("speechlane_queue_tasks", "device", "lane")
-    for name in utilisation:
+    for name in sorted(utilisation, key=lambda name: name not in reserved):
         yield {
             "name": name,
             "utilisation": rounded(utilisation[name]),
-            "reserved": rounded(reserved[name]),
-            "headroom": rounded(max(0.0, limit - reserved[name])),
-            "streams": streams[name],
-            "free_streams": free[name],
+            "reserved": rounded(reserved.get(name)),
+            "headroom": rounded(max(0.0, limit - reserved[name])) if name in reserved else None,
+            "streams": streams.get(name),
+            "free_streams": free.get(name),
             "queue": {lane: count for (device, lane), count in queues.items() if device == name},
         }
 

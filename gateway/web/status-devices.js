@@ -1,4 +1,5 @@
-// One card for each device: its places for streams, how busy it is, what waits, and the last minutes.
+// One card for each device: its places for streams, how busy it is, what waits, and the last minutes. Those that take no
+// live streams (voice activity, voices apart) have smaller ones.
 
 import { Chart } from "./status-chart.js";
 import { bars, fill, pairs, show } from "./status-parts.js";
@@ -9,20 +10,30 @@ const LANES = { final: "finals", partial: "partials", interactive: "voices", bul
 
 export class Devices {
   #list;
+  #others;
   #cards = new Map();
 
-  constructor(list) {
+  /** `others`: the list for those that take no live streams. */
+  constructor(list, others) {
     this.#list = list;
+    this.#others = others;
   }
 
   draw({ devices, limit, now, history }) {
     for (const device of devices) {
-      if (!this.#cards.has(device.name)) this.#cards.set(device.name, this.#build(device.name, limit));
+      if (!this.#cards.has(device.name)) this.#cards.set(device.name, this.#build(device, limit));
       const card = this.#cards.get(device.name);
+      const columns = history.devices[device.name] ?? {};
+      card.chart.draw(history.at, columns, now);
+      const { utilisation, reserved, headroom } = device;
+      if (reserved === null) {
+        const waiting = Object.values(device.queue).reduce((sum, tasks) => sum + tasks, 0);
+        show(card.root.querySelector("h4 small"), `${percent(utilisation)}, ${count(waiting)} waiting`);
+        continue;
+      }
       places(card.root.querySelector(".places"), device);
       show(card.root.querySelector("h4 small"), room(device));
-      const { utilisation, reserved, headroom } = device;
-      meter(card.root.querySelector(".meter"), utilisation, reserved, limit);
+      meter(card.root.querySelector(".meter"), utilisation, reserved);
       const legend = [
         ["Utilisation", percent(utilisation), "of-used"],
         ["Reserved", percent(reserved), "of-reserved"],
@@ -32,8 +43,6 @@ export class Devices {
       pairs(card.root.querySelector(".legend"), legend, "div");
       const lanes = Object.entries(device.queue).map(([lane, tasks]) => [LANES[lane] ?? lane, count(tasks)]);
       pairs(card.root.querySelector(".lanes"), lanes, "div");
-      const columns = history.devices[device.name] ?? { utilisation: [], reserved: [] };
-      card.chart.draw(history.at, columns, now);
     }
     for (const [name, { root }] of this.#cards) {
       if (devices.some((device) => device.name === name)) continue;
@@ -42,12 +51,20 @@ export class Devices {
     }
   }
 
-  #build(name, limit) {
+  #build({ name, reserved }, limit) {
     const root = document.createElement("li");
     root.className = "card";
     root.dataset.device = name;
+    const head = ["h4", "", [["span", "", name], ["small", "", ""]]];
+    const used = { name: "utilisation", key: "utilisation", kind: "area" };
+    if (reserved === null) {
+      fill(root, [head, ["div", "place", ""]]);
+      this.#others.append(root);
+      const chart = new Chart(root.querySelector(".place"), { name: `Utilisation of ${name}`, series: [used], format: percent, most: 1 });
+      return { root, chart };
+    }
     fill(root, [
-      ["h4", "", [["span", "", name], ["small", "", ""]]],
+      head,
       ["div", "", [
         ["p", "places", ""],
         ["div", "meter", [["span", "reserved", ""], ["span", "used", ""], ["span", "limit", ""]]],
@@ -60,10 +77,7 @@ export class Devices {
     root.querySelector(".lanes").setAttribute("aria-label", "Waiting, by lane");
     root.querySelector(".meter").setAttribute("aria-hidden", "true");
     root.querySelector(".limit").style.insetInlineStart = `${limit * 100}%`;
-    const series = [
-      { name: "utilisation", key: "utilisation", kind: "area" },
-      { name: "reserved", key: "reserved", kind: "second" },
-    ];
+    const series = [used, { name: "reserved", key: "reserved", kind: "second" }];
     const place = root.querySelector(".place");
     const chart = new Chart(place, { name: `Utilisation of ${name}`, series, format: percent, most: 1, limit });
     this.#list.append(root);

@@ -5,9 +5,9 @@ import { fill, show } from "./status-parts.js";
 import { latency, plural } from "./status-words.js";
 
 const WAITS = {
-  final: ["Finals", "end of an utterance → its final text"],
-  round_trip: ["Partials", "audio arrives → the partial that covers it"],
-  first_sound: ["First sound", "first text of a speech → its first sound"],
+  final: ["Finals", "end of an utterance → its final text", "final"],
+  round_trip: ["Partials", "audio arrives → the partial that covers it", "partial"],
+  first_sound: ["First sound", "first text of a speech → its first sound", "speech"],
 };
 
 const seconds = (value) => (value < 1 ? latency(value) : `${value} s`);
@@ -40,7 +40,7 @@ export class Latencies {
     for (const [key, { root, chart }] of Object.entries(this.#cards)) {
       const wait = waits[key];
       for (const quantile of ["p50", "p95", "p99"]) show(root.querySelector(`.${quantile}`), latency(wait[quantile]));
-      show(root.querySelector("h4 small"), wait.count > 0 ? `of ${plural(wait.count, "time")}` : "none lately");
+      show(root.querySelector("h4 small"), wait.count > 0 ? `${plural(wait.count, WAITS[key][2])}` : "none lately");
       chart.draw(history.at, history.latency[key], now);
     }
   }

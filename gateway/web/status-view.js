@@ -29,7 +29,7 @@ const ALWAYS = [WAITING.queued, WAITING.running, ENDED.done, ENDED.failed];
 const $ = (id) => document.getElementById(id);
 
 export class View {
-  #devices = new Devices($("devices"));
+  #devices = new Devices($("devices"), $("helpers"));
   #latencies = new Latencies($("latency"));
   #sessions = new Chart($("sessions-chart"), {
     name: "Live sessions",
@@ -114,7 +114,7 @@ export class View {
 
 function headline({ state, devices, sessions }) {
   if (state !== "ready") return STATES[state] ?? words(state);
-  const free = Math.min(sessions.most - sessions.live, devices.reduce((sum, device) => sum + device.free_streams, 0));
+  const free = Math.min(sessions.most - sessions.live, devices.reduce((sum, device) => sum + (device.free_streams ?? 0), 0));
   if (free <= 0) return "Full: those who speak now come first.";
   return sessions.live > 0 ? `Listening, with room for ${count(free)} more.` : `Ready for ${plural(free, "speaker")}.`;
 }

@@ -32,7 +32,8 @@ export function span(seconds) {
 }
 
 export function plural(number, word) {
-  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+  const ending = number === 1 ? "" : word.endsWith("ch") ? "es" : "s";
+  return `${count(number)} ${word}${ending}`;
 }
 
 /** A code of the service in words: input_too_large → input too large. */
