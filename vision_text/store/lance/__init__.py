@@ -1,0 +1,1 @@
+"""Collections in a folder: LanceDB inside this process."""

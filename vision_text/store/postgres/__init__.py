@@ -1,0 +1,1 @@
+"""Collections in PostgreSQL with pgvector, for writers and readers on many hosts."""
