@@ -11,7 +11,7 @@ export function percent(share) {
 /** Of latencies: 7 ms, 184 ms, 1.08 s. */
 export function latency(seconds) {
   if (seconds === null || seconds === undefined) return NONE;
-  if (seconds >= 10) return "10 s or more";
+  if (seconds >= 10) return "≥ 10 s";
   if (seconds >= 1) return `${seconds.toFixed(2)} s`;
   return `${Math.round(seconds * 1000)} ms`;
 }
