@@ -1,0 +1,34 @@
+"""What an embedder is to load, and the limits of what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+OPENAI_NAMES = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
+"""Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """`models`: names, paths or hub names; the first is the default.
+
+    `arithmetic` of the linear layers: "float32", or "bfloat16" where its vectors pass the check against float32, else
+    the model is refused; `engine` "onnx" likewise. `matryoshka`: by model, the sizes that its vectors may be cut to
+    where its own files do not say. `ranges`: by model, a .npz with what int8 was calibrated with. `threads` of torch,
+    None: as they are. `objective`: seconds in which an online request should be done. `most_characters` of a text and
+    `most_pixels` of a picture.
+    """
+
+    models: tuple[str, ...] = ("all-MiniLM-L6-v2",)
+    engine: Literal["torch", "onnx"] = "torch"
+    arithmetic: Literal["float32", "bfloat16"] = "float32"
+    download: bool = False
+    threads: int | None = None
+    matryoshka: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ranges: Mapping[str, Path] = field(default_factory=dict)
+    objective: float = 0.1
+    most_characters: int = 1_000_000
+    most_pixels: int = 64_000_000
