@@ -1,4 +1,4 @@
-# Everything is installed in .venv at the root of the repository; nothing else on the machine is changed, except that
+# Everything is installed in .venv and .venv-agents at the root of the repository; nothing else on the machine is changed, except that
 # `make test` as root brings the browser its tests need through apt-get.
 #
 # On a machine without the CPU build of torch at hand, pip on Linux takes the CUDA build (about 3 GB) that PyPI has.
@@ -16,7 +16,7 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: help install serve test lint format system-packages clean
+.PHONY: help install serve test agents lint format system-packages clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -27,7 +27,10 @@ serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS=".
 	@exec $(BIN)/speechlane serve $(ARGS)
 
 test: .venv/installed-test system-packages lint  ## everything that must hold; the last line is pytest's
+	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+agents: .venv-agents/installed  ## LiveKit Agents and Pipecat in .venv-agents, for the tests that run them
 
 lint: .venv/installed-test  ## ruff, mypy --strict, import rules between the rooms
 	@$(BIN)/ruff check .
@@ -40,7 +43,7 @@ format: .venv/installed-test  ## bring the code into the form that lint asks for
 	@$(BIN)/ruff format .
 
 clean:  ## remove what make made
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf .venv .venv-agents build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first Python of this list that is new enough and not too new. The stamp is set when pip is there as well, so that
@@ -65,6 +68,13 @@ clean:  ## remove what make made
 
 .venv/installed-test: .venv/installed
 	@$(PIP) -c constraints.txt -e '.[models,test]'
+	@touch $@
+
+# Nothing is compiled ahead: most of what comes along is never imported.
+.venv-agents/installed: tests/gateway/agents/requirements.txt | .venv/created
+	@echo "Installing LiveKit Agents and Pipecat in .venv-agents (about 20 s, 700 MB)"
+	@$(BIN)/python -m venv --without-pip --clear .venv-agents
+	@$(BIN)/python -m pip --python .venv-agents/bin/python install --disable-pip-version-check --quiet --no-compile --no-deps -r $<
 	@touch $@
 
 # The browser tests drive Chromium through its driver.

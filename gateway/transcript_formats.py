@@ -39,7 +39,12 @@ def usage(duration: float) -> dict[str, Any]:
 
 def json_body(segments: Sequence[Segment], duration: float, *, logprobs: bool) -> dict[str, Any]:
     """response_format json."""
-    body: dict[str, Any] = {"text": plain_text(segments), "usage": usage(duration)}
+    languages = dict.fromkeys(segment.language for segment in segments if segment.language)
+    body: dict[str, Any] = {
+        "text": plain_text(segments),
+        "languages": [{"code": code} for code in languages],
+        "usage": usage(duration),
+    }
     if logprobs:
         body["logprobs"] = [entry for segment in segments for entry in token_logprobs(segment)]
     return body

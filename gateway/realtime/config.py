@@ -26,6 +26,8 @@ from speech.config import StreamConfig, VadConfig
 
 SERVER_VAD = TurnDetection(type="server_vad", threshold=0.5, prefix_padding_ms=300, silence_duration_ms=500)
 SEMANTIC_VAD = TurnDetection(type="semantic_vad", eagerness="auto")
+CLIENT_COMMITS = ("gpt-realtime-whisper", "gpt-live-transcribe")
+"""OpenAI's models without turn detection: their clients commit, and say nothing of turn_detection."""
 SERVER_ONLY = ("threshold", "prefix_padding_ms", "silence_duration_ms", "idle_timeout_ms")
 
 SILENCE_OF_EAGERNESS = {"low": 1.5, "medium": 0.8, "auto": 0.8, "high": 0.4}
@@ -71,11 +73,11 @@ class Shape(Enum):
 
 
 def initial(model: str, include: Iterable[Include] = ()) -> Session:
-    """A session before its client has said anything: 24 kHz PCM, server_vad, `model`."""
+    """A session before its client has said anything: 24 kHz PCM, server_vad where the model has it, `model`."""
     audio = AudioInput(
         format=Format(type="audio/pcm", rate=PCM_RATE),
         transcription=Transcription(model=model),
-        turn_detection=SERVER_VAD,
+        turn_detection=None if model in CLIENT_COMMITS else SERVER_VAD,
     )
     return Session(include=list(include) or None, audio=Audio(input=audio))
 
@@ -106,6 +108,9 @@ def merged(current: Session, patch: Session, default_model: str) -> Session:
     audio = merged_input(current.audio.input, patch.audio.input, default_model)
     if audio.transcription is None:
         audio = audio.model_copy(update={"transcription": Transcription(model=default_model)})
+    # Not one that looks like it: the one that no client has asked for.
+    elif audio.turn_detection is SERVER_VAD and audio.transcription.model in CLIENT_COMMITS:
+        audio = audio.model_copy(update={"turn_detection": None})
     session: dict[str, Any] = {"audio": Audio(input=audio)}
     if "include" in patch.model_fields_set:
         session["include"] = patch.include

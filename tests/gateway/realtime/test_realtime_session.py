@@ -202,6 +202,22 @@ async def test_absent_keeps_and_null_clears(running: Running) -> None:
         assert state["format"] == {"type": "audio/pcm", "rate": 24000}
 
 
+async def test_a_model_without_turn_detection_leaves_turns_to_the_client(running: Running) -> None:
+    named = update(format=PCM, transcription={"model": "gpt-realtime-whisper"})
+    async with session(running.url, named) as client:
+        assert client.seen[-1]["session"]["audio"]["input"]["turn_detection"] is None
+        await client.append(PAUSED + PAUSED, 0.1)
+        await client.commit()
+        await client.until(TRANSCRIPTION + "completed")
+        assert len(check_contract(client.seen)) == 1
+        asked = await client.ask(update(turn_detection={"type": "server_vad"}), "session.updated")
+        assert asked["session"]["audio"]["input"]["turn_detection"]["type"] == "server_vad"
+        again = await client.ask(named, "session.updated")
+        assert again["session"]["audio"]["input"]["turn_detection"]["type"] == "server_vad", "the client wanted it"
+    async with session(running.url + "&model=gpt-live-transcribe") as client:
+        assert client.seen[0]["session"]["audio"]["input"]["turn_detection"] is None
+
+
 async def test_a_refused_update_changes_nothing(running: Running) -> None:
     async with session(running.url) as client:
         bad = update(format=PCM, turn_detection=None, transcription={"model": "whisper-9"})
