@@ -62,7 +62,7 @@ class Embedder:
 
     @classmethod
     async def start(cls, devices: Sequence[Device], settings: EmbeddingSettings) -> Embedder:
-        """Load the models onto devices, which may run already; seconds, off the loop. Raises ModelUnusable, ValueError."""
+        """Load the models onto devices, running or not; seconds, off the loop. Raises ModelUnusable, ValueError."""
         return await asyncio.to_thread(cls._start, devices, settings)
 
     @classmethod

@@ -91,9 +91,9 @@ def read_layout(directory: Path) -> Layout:
 def _pooling(config: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     modes = config.get("pooling_mode") or [mode for name, mode in _LEGACY.items() if config.get(name)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else list(modes)
-    if unknown := [mode for mode in modes if mode not in POOLINGS] or [
-        n for n in config if "weightedmean" in n and config[n]
-    ]:
+    if config.get("pooling_mode_weightedmean_tokens"):
+        modes.append("weightedmean")
+    if unknown := [mode for mode in modes if mode not in POOLINGS]:
         raise ModelUnusable(f"{directory}: its pooling {unknown[0]} is not computed here")
     return {"pooling": tuple(modes), "pool_prompt": bool(config.get("include_prompt", True))}
 
@@ -103,4 +103,4 @@ def _most_tokens(transformer: Path, config: Mapping[str, Any]) -> int | None:
     own = read_json(transformer / "sentence_bert_config.json").get("max_seq_length")
     said = read_json(transformer / "tokenizer_config.json").get("model_max_length")
     most = [int(n) for n in (config.get("max_position_embeddings"), said) if n and n < 1 << 30]
-    return int(own) if own else min(most, default=None)  # type: ignore[type-var]
+    return int(own) if own else min(most) if most else None

@@ -1,4 +1,4 @@
-"""A model of texts in service: its backend on every device, its tokeniser, and the spaces that its vectors can live in."""
+"""A model of texts in service: its backend on every device, its tokeniser, and the spaces that its vectors live in."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class PackedEncoder:
         self._words = get("embeddings.word_embeddings.weight")
         positions = get("embeddings.position_embeddings.weight")[self._first :]
         self._positions = positions + get("embeddings.token_type_embeddings.weight")[0]
-        self._norm = get("embeddings.LayerNorm.weight"), get("embeddings.LayerNorm.bias")
+        self._norm = _norm(get, "embeddings.LayerNorm")
         self.most_tokens = len(positions)
         self.vocabulary = len(self._words)
         activation = _ACTIVATIONS[config["hidden_act"]]
@@ -129,11 +129,15 @@ class _Layer:
         self.out = linear("attention.output.dense")
         self.up = linear("intermediate.dense", after=activation)
         self.down = linear("output.dense")
-        self._first = tuple(get(f"{prefix}attention.output.LayerNorm.{part}") for part in ("weight", "bias"))
-        self._second = tuple(get(f"{prefix}output.LayerNorm.{part}") for part in ("weight", "bias"))
+        self._first = _norm(get, f"{prefix}attention.output.LayerNorm")
+        self._second = _norm(get, f"{prefix}output.LayerNorm")
 
     def norm_attention(self, x: Tensor, change: Tensor, width: int, eps: float) -> Tensor:
         return F.layer_norm(x + change, (width,), *self._first, eps)
 
     def norm_output(self, x: Tensor, change: Tensor, width: int, eps: float) -> Tensor:
         return F.layer_norm(x + change, (width,), *self._second, eps)
+
+
+def _norm(get: Any, name: str) -> tuple[Tensor, Tensor]:
+    return get(f"{name}.weight"), get(f"{name}.bias")

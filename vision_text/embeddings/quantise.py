@@ -78,12 +78,12 @@ def shaped(vectors: Floats, space: Space, ranges: Ranges) -> npt.NDArray[Any]:
         vectors = vectors[:, : space.dimensions]
         if space.normalised:
             norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / np.where(norms > 0, norms, 1)
+            vectors = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
     return quantised(vectors, space, ranges)
 
 
 def quantised(vectors: Floats, space: Space, ranges: Ranges) -> npt.NDArray[Any]:
-    """(n, dimensions) in the precision of the space; binary is packed, eight dimensions to a byte, the first highest."""
+    """(n, dimensions) in the precision of the space; binary has eight dimensions to a byte, the first one highest."""
     match space.precision:
         case "float32":
             return np.ascontiguousarray(vectors, np.float32)
@@ -91,7 +91,7 @@ def quantised(vectors: Floats, space: Space, ranges: Ranges) -> npt.NDArray[Any]
             return vectors.astype(np.float16)
         case "int8":
             least, most = ranges.of(space.dimensions, normalised=space.normalised)
-            scaled = (vectors - least) * (255 / (most - least)) - 128
+            scaled: Floats = (vectors - least) * (255 / (most - least)) - 128
             return np.clip(np.rint(scaled), -128, 127).astype(np.int8)
         case "binary":
             return np.packbits(vectors > 0, axis=1)

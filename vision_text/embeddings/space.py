@@ -1,4 +1,4 @@
-"""Which vector space a vector lives in. Vectors of two spaces have nothing to say to each other, equal length or not."""
+"""Which vector space a vector lives in. Vectors of two spaces cannot be compared, of equal length or not."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Space:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave. Raises InputInvalid for anything else, and for a fingerprint that is of another space."""
+        """What `to_dict` gave. Raises InputInvalid for anything else, and for a fingerprint of another space."""
         known = {field.name: str(field.type) for field in fields(cls)}
         kinds = {"str": str, "bool": bool, "int": int, "Precision": str}
         values = {name: value for name, value in found.items() if name in known}
@@ -88,8 +88,8 @@ def check_same(stored: Space, given: Space, doing: str) -> None:
     if (stored.model, stored.revision) != (given.model, given.revision):
         remedy += ", or move them to the new model: speechlane collections migrate"
     raise SpaceMismatch(
-        f"Cannot {doing}: the vectors are of another space ({given.fingerprint}, not {stored.fingerprint}), and numbers "
-        f"of two spaces cannot be compared even where their lengths are equal. {_sentence(differing)}. {remedy}.",
+        f"Cannot {doing}: the vectors are of another space ({given.fingerprint}, not {stored.fingerprint}), and "
+        f"numbers of two spaces cannot be compared even where their lengths are equal. {_sentence(differing)}. {remedy}.",
         param="model",
     )
 

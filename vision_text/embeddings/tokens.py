@@ -61,16 +61,16 @@ class Tokeniser:
     def take(self, ids: Sequence[int], name: str) -> Ids:
         """Ids that a client made itself. Raises InputInvalid when they cannot be this tokeniser's.
 
-        A client that counts in OpenAI's tokens sends numbers that would all be valid here, and mean something else. What
-        tells them apart are the special tokens at both ends.
+        A client that counts in OpenAI's tokens sends numbers that would all be valid here, and mean something else.
+        What tells them apart are the special tokens at both ends.
         """
         if not all(type(n) is int and 0 <= n < self.vocabulary for n in ids):
             raise InputInvalid(f"{name} holds what is no token id; they go from 0 to {self.vocabulary - 1}", param=name)
         given, before, after = list(ids), self.before, self.after
         if given[: len(before)] != before or (after and given[-len(after) :] != after):
             raise InputInvalid(
-                f"{name} holds token ids that are not of this model's tokeniser, which begin with {before} and end with "
-                f"{after}; they are probably OpenAI's. Send text (LangChain: check_embedding_ctx_length=False)",
+                f"{name} holds token ids that are not of this model's tokeniser, which begin with {before} and end "
+                f"with {after}; they are probably OpenAI's. Send text (LangChain: check_embedding_ctx_length=False)",
                 param=name,
             )
         return np.array(given, np.int64)
