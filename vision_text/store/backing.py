@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vision_text.embeddings.space import Space
 from vision_text.store.filters import Filter
 from vision_text.store.rows import CollectionInfo, FieldKind, Piece
-from vision_text.store.scoring import Ranges, Vectors
+from vision_text.store.scoring import Calibration, Vectors
 
 Scored = list[tuple[Piece, float]]
 """The best first."""
@@ -75,7 +75,7 @@ class Catalogue(Protocol):
     """All collections of a store, by owner and name. A name is switched from one generation to the next at once."""
 
     def create(
-        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Ranges | None
+        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Calibration | None
     ) -> CollectionInfo:
         """Raises CollectionExists."""
 
@@ -85,13 +85,13 @@ class Catalogue(Protocol):
     def list(self, owner: str | None) -> list[CollectionInfo]:
         """By name; None: everybody's."""
 
-    def rows(self, name: str, owner: str, *, next: bool = False) -> tuple[CollectionInfo, Backing, Ranges | None]:
+    def rows(self, name: str, owner: str, *, next: bool = False) -> tuple[CollectionInfo, Backing, Calibration | None]:
         """The rows as they are now; with `next` those of the migration. Raises CollectionNotFound, StoreUnavailable."""
 
     def drop(self, name: str, owner: str) -> None:
         """Raises CollectionNotFound."""
 
-    def begin(self, name: str, owner: str, space: Space, ranges: Ranges | None) -> None:
+    def begin(self, name: str, owner: str, space: Space, ranges: Calibration | None) -> None:
         """Make room for the next generation, unless it is there already in the same space."""
 
     def switch(self, name: str, owner: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from vision_text.store.filters import All, Compare, Filter, within
 from vision_text.store.rows import MAX_ID, CollectionInfo, Hit, Piece, Written, fits
 from vision_text.store.scoring import (
     Best,
-    Ranges,
+    Calibration,
     Vectors,
     as_floats,
     check_vectors,
@@ -41,7 +42,7 @@ _WRITE = 500
 class Collection:
     """One generation of a collection, as it was opened. Blocking and thread-safe."""
 
-    def __init__(self, info: CollectionInfo, backing: Backing, ranges: Ranges | None) -> None:
+    def __init__(self, info: CollectionInfo, backing: Backing, ranges: Calibration | None) -> None:
         self.info, self.ranges = info, ranges
         self._backing = backing
 
@@ -90,6 +91,9 @@ class Collection:
         with self._backing.writing():
             there = self.present([piece.id for piece in pieces])
             wanted = [n for n, piece in enumerate(pieces) if there.get(piece.id) != piece.hash]
+            changed = [pieces[n].id for n in wanted if pieces[n].id in there]
+            for at in range(0, len(changed), _WRITE):
+                self._backing.delete(within("id", changed[at : at + _WRITE]))
             if wanted:
                 self._backing.add(self._block([pieces[n] for n in wanted], found[wanted]))
 
@@ -116,6 +120,15 @@ class Collection:
             if where is not None:
                 removed += self._backing.delete(where)
         return removed
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Remove pieces, whatever documents they are parts of: for copies of another generation."""
+        with self._backing.writing():
+            return sum(self._backing.delete(within("id", ids[at : at + _WRITE])) for at in range(0, len(ids), _WRITE))
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile. Raises CollectionBusy."""
+        return self._backing.writing()
 
     def count(self, where: Filter | None = None) -> int:
         """Pieces."""

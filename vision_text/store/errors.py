@@ -26,6 +26,18 @@ class CollectionBusy(ServingError):
     status = 423
 
 
+class CollectionMoved(ServingError):
+    """It was moved to another model, or dropped, while somebody was writing to it."""
+
+    code = "collection_moved"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The collection has moved to another model meanwhile; do the same again to write to the new one."
+        )
+
+
 class StoreUnavailable(ServingError):
     """What keeps the collections cannot be reached; the message says what to do."""
 

@@ -21,7 +21,7 @@ _FUSION = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class Calibration:
     """What int8 was calibrated with: the least and the greatest value of each dimension."""
 
     low: tuple[float, ...]
@@ -65,7 +65,7 @@ def check_vectors(vectors: Vectors, space: Space, rows: int) -> Vectors:
     return np.ascontiguousarray(vectors)
 
 
-def floats_of(vectors: Vectors, space: Space, ranges: Ranges | None) -> NDArray[np.float32]:
+def floats_of(vectors: Vectors, space: Space, ranges: Calibration | None) -> NDArray[np.float32]:
     """Stored vectors as numbers again; bits count as -1 and 1."""
     if space.precision == "binary":
         return np.unpackbits(vectors, axis=1)[:, : space.dimensions].astype(np.float32) * 2.0 - 1.0

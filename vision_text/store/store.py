@@ -18,7 +18,7 @@ from vision_text.embeddings.space import Space
 from vision_text.store.backing import Catalogue
 from vision_text.store.collection import Collection
 from vision_text.store.rows import CollectionInfo, check_fields, check_name
-from vision_text.store.scoring import Ranges
+from vision_text.store.scoring import Calibration
 from workers.errors import InputInvalid
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -49,7 +49,7 @@ class Store:
         fields: Mapping[str, str] | None = None,
         *,
         owner: str = "",
-        ranges: Ranges | None = None,
+        ranges: Calibration | None = None,
     ) -> Collection:
         """An empty collection for vectors of one space, with the fields that filters may name.
 
@@ -78,7 +78,9 @@ class Store:
         """Raises CollectionNotFound."""
         self._catalogue.drop(check_name(name), owner)
 
-    def begin_migration(self, name: str, space: Space, *, owner: str = "", ranges: Ranges | None = None) -> Collection:
+    def begin_migration(
+        self, name: str, space: Space, *, owner: str = "", ranges: Calibration | None = None
+    ) -> Collection:
         """The next generation of a collection, in another space; what an earlier migration to it has made is in it.
 
         The collection itself stays as it is. Raises CollectionNotFound.

@@ -13,7 +13,7 @@ from vision_text.embeddings.space import Precision, Space, SpaceMismatch
 from vision_text.store.errors import CollectionExists, CollectionNotFound
 from vision_text.store.filters import Compare, parse_filter, parse_where
 from vision_text.store.rows import Piece, Written
-from vision_text.store.scoring import Ranges, signs, similarities
+from vision_text.store.scoring import Calibration, signs, similarities
 from vision_text.store.store import Store
 from workers.errors import InputInvalid
 
@@ -34,14 +34,16 @@ def pieces(ids: Sequence[str], hash: str = "h1", **more: object) -> list[Piece]:
     return [Piece(id, 0, hash, f"text of {id}", **more) for id in ids]  # type: ignore[arg-type]
 
 
-def stored_as(floats: NDArray[np.float32], precision: Precision) -> tuple[NDArray[np.generic], Space, Ranges | None]:
+def stored_as(
+    floats: NDArray[np.float32], precision: Precision
+) -> tuple[NDArray[np.generic], Space, Calibration | None]:
     space = replace(SPACE, precision=precision, ranges="r" if precision == "int8" else "")
     if precision == "binary":
         return signs(floats), space, None
     if precision == "int8":
         low, high = floats.min(0), floats.max(0)
         codes = np.clip(np.round((floats - low) / (high - low) * 255 - 128), -128, 127).astype(np.int8)
-        return codes, space, Ranges(tuple(map(float, low)), tuple(map(float, high)))
+        return codes, space, Calibration(tuple(map(float, low)), tuple(map(float, high)))
     return floats.astype(precision), space, None
 
 

@@ -26,7 +26,7 @@ from vision_text.embeddings.space import Space
 from vision_text.store.errors import CollectionBusy, CollectionExists, CollectionNotFound, StoreUnavailable
 from vision_text.store.lance.rows import WAIT, LanceRows
 from vision_text.store.rows import CollectionInfo, FieldKind
-from vision_text.store.scoring import Ranges
+from vision_text.store.scoring import Calibration
 
 NOTE = "collection.json"
 KEPT = 600.0
@@ -50,7 +50,7 @@ class LanceCatalogue:
             ) from error
 
     def create(
-        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Ranges | None
+        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Calibration | None
     ) -> CollectionInfo:
         place = self._place(name, owner)
         with self._changing(place, make=True):
@@ -84,7 +84,9 @@ class LanceCatalogue:
             (one for one in found if owner is None or one.owner == owner), key=lambda one: (one.name, one.owner)
         )
 
-    def rows(self, name: str, owner: str, *, next: bool = False) -> tuple[CollectionInfo, LanceRows, Ranges | None]:
+    def rows(
+        self, name: str, owner: str, *, next: bool = False
+    ) -> tuple[CollectionInfo, LanceRows, Calibration | None]:
         note = self._note(name, owner)
         if next:
             if note["next"] is None:
@@ -95,7 +97,7 @@ class LanceCatalogue:
         with self._guard:
             rows = self._opened.get(key)
             if rows is None:
-                rows = self._opened[key] = LanceRows(place / str(info.generation), info.space, info.fields)
+                rows = self._opened[key] = self._open(place, info)
             while len(self._opened) > OPEN:
                 self._opened.pop(builtins.next(iter(self._opened)))
         return info, rows, _ranges(note["current"])
@@ -108,7 +110,7 @@ class LanceCatalogue:
             place.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
 
-    def begin(self, name: str, owner: str, space: Space, ranges: Ranges | None) -> None:
+    def begin(self, name: str, owner: str, space: Space, ranges: Calibration | None) -> None:
         place = self._place(name, owner)
         with self._changing(place):
             note = self._note(name, owner)
@@ -155,6 +157,16 @@ class LanceCatalogue:
         with self._guard:
             self._opened.clear()
 
+    def _open(self, place: Path, info: CollectionInfo) -> LanceRows:
+        def current() -> bool:
+            try:
+                note = _load(place / NOTE)
+            except FileNotFoundError:
+                raise CollectionNotFound("The collection was dropped.", param="collection") from None
+            return info.generation in (note["generation"], (note["next"] or {}).get("generation"))
+
+        return LanceRows(place / str(info.generation), info.space, info.fields, current)
+
     def _forget(self, place: Path, note: Mapping[str, Any]) -> None:
         if note["next"] is not None:
             shutil.rmtree(place / str(note["next"]["generation"]), ignore_errors=True)
@@ -185,13 +197,13 @@ class LanceCatalogue:
             raise CollectionBusy("Somebody else changes the collection; try again in a minute.") from None
 
 
-def _described(space: Space, ranges: Ranges | None) -> dict[str, Any]:
+def _described(space: Space, ranges: Calibration | None) -> dict[str, Any]:
     return {"space": space.to_dict(), "ranges": asdict(ranges) if ranges is not None else None}
 
 
-def _ranges(described: Mapping[str, Any]) -> Ranges | None:
+def _ranges(described: Mapping[str, Any]) -> Calibration | None:
     found = described["ranges"]
-    return Ranges(tuple(found["low"]), tuple(found["high"])) if found is not None else None
+    return Calibration(tuple(found["low"]), tuple(found["high"])) if found is not None else None
 
 
 def _info(note: Mapping[str, Any]) -> CollectionInfo:

@@ -6,7 +6,8 @@ import errno
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from vision_text.embeddings.space import Space
 from vision_text.store.backing import Block, Scored
-from vision_text.store.errors import CollectionBusy, CollectionNotFound, StoreFull, StoreUnavailable
+from vision_text.store.errors import CollectionBusy, CollectionMoved, CollectionNotFound, StoreFull, StoreUnavailable
 from vision_text.store.filters import Compare, Filter, within
 from vision_text.store.lance.columns import (
     SPACE,
@@ -57,8 +58,12 @@ _log = logging.getLogger(__name__)
 class LanceRows:
     """One generation, in a directory of its own."""
 
-    def __init__(self, directory: Path, space: Space, fields: Mapping[str, FieldKind]) -> None:
-        self._directory, self._space, self._fields = directory, space, fields
+    def __init__(
+        self, directory: Path, space: Space, fields: Mapping[str, FieldKind], current: Callable[[], bool]
+    ) -> None:
+        """`current` tells whether it is still what the catalogue calls the collection, or its next generation."""
+        self._directory, self._space, self._fields, self._current = directory, space, fields, current
+        self._writer = threading.Lock()
         self._schema = schema(space, fields)
         self._lock = FileLock(directory / "write.lock", timeout=WAIT, thread_local=False)
         with self._answers():
@@ -95,18 +100,26 @@ class LanceRows:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
+        busy = CollectionBusy("Somebody else writes to the collection; try again when that has ended.")
+        if not self._writer.acquire(timeout=WAIT):  # a thread of this process: the file's lock is one for all of them
+            raise busy
         try:
-            self._lock.acquire()
-        except Timeout:
-            raise CollectionBusy("Somebody else writes to the collection; try again when that has ended.") from None
-        except OSError as error:
-            if not self._directory.exists():
-                raise _gone() from None
-            raise StoreUnavailable(f"The collection cannot be written to: {error.strerror}.") from error
-        try:
-            yield
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise busy from None
+            except OSError as error:
+                if not self._directory.exists():
+                    raise _gone() from None
+                raise StoreUnavailable(f"The collection cannot be written to: {error.strerror}.") from error
+            try:
+                if not self._current():
+                    raise CollectionMoved
+                yield
+            finally:
+                self._lock.release()
         finally:
-            self._lock.release()
+            self._writer.release()
 
     def add(self, block: Block) -> None:
         with self._answers():

@@ -20,7 +20,7 @@ from vision_text.embeddings.space import Space
 from vision_text.store.errors import CollectionExists, CollectionNotFound, StoreUnavailable
 from vision_text.store.postgres.rows import PostgresRows, answers
 from vision_text.store.rows import CollectionInfo, FieldKind
-from vision_text.store.scoring import Ranges
+from vision_text.store.scoring import Calibration
 
 CONNECTIONS = 8
 CONNECT_SECONDS = 10.0
@@ -53,7 +53,7 @@ class PostgresCatalogue:
             raise StoreUnavailable(f"The database of collections cannot be used: {_line(error)}") from error
 
     def create(
-        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Ranges | None
+        self, name: str, owner: str, space: Space, fields: Mapping[str, FieldKind], ranges: Calibration | None
     ) -> CollectionInfo:
         try:
             with self._changing() as connection:
@@ -78,7 +78,9 @@ class PostgresCatalogue:
         found = [_info(row) for row in rows]
         return [one for one in found if owner is None or one.owner == owner]
 
-    def rows(self, name: str, owner: str, *, next: bool = False) -> tuple[CollectionInfo, PostgresRows, Ranges | None]:
+    def rows(
+        self, name: str, owner: str, *, next: bool = False
+    ) -> tuple[CollectionInfo, PostgresRows, Calibration | None]:
         with self._changing() as connection:
             row = list(_find(connection, name, owner))
         if next:
@@ -87,18 +89,17 @@ class PostgresCatalogue:
             row[5], row[7], row[8] = row[9:12]
             row[9:12] = [None, None, None]
         info = _info(row)
-        ranges = Ranges(tuple(row[8]["low"]), tuple(row[8]["high"])) if row[8] is not None else None
-        return info, PostgresRows(self._pool, _table(row[0], info.generation), info.space, info.fields), ranges
+        ranges = Calibration(tuple(row[8]["low"]), tuple(row[8]["high"])) if row[8] is not None else None
+        return info, self._open(row[0], info), ranges
 
     def drop(self, name: str, owner: str) -> None:
         with self._changing() as connection:
             row = _find(connection, name, owner, lock=True)
             connection.execute("DELETE FROM speechlane.collections WHERE id = %s", [row[0]])
-            for generation in (row[5], row[9]):
-                if generation is not None:
-                    _remove(connection, row[0], generation)
+            for generation in range(1, row[6] + 1):
+                _remove(connection, row[0], generation)
 
-    def begin(self, name: str, owner: str, space: Space, ranges: Ranges | None) -> None:
+    def begin(self, name: str, owner: str, space: Space, ranges: Calibration | None) -> None:
         with self._changing() as connection:
             row = _find(connection, name, owner, lock=True)
             if row[9] is not None:
@@ -123,7 +124,6 @@ class PostgresCatalogue:
                 "ranges = next_ranges, next_generation = NULL, next_space = NULL, next_ranges = NULL WHERE id = %s",
                 [row[0]],
             )
-            _remove(connection, row[0], row[5])  # once the searches that read it have ended
 
     def give_up(self, name: str, owner: str) -> None:
         with self._changing() as connection:
@@ -137,10 +137,22 @@ class PostgresCatalogue:
             )
 
     def sweep(self, name: str, owner: str) -> None:
-        """There is nothing: a table that was replaced goes with the switch."""
+        with self._changing() as connection:
+            row = _find(connection, name, owner, lock=True)
+            connection.execute(SQL("SET LOCAL lock_timeout = 1000"))  # searches may still read it
+            for generation in range(1, row[5]):
+                _remove(connection, row[0], generation)
 
     def close(self) -> None:
         self._pool.close()
+
+    def _open(self, id: int, info: CollectionInfo) -> PostgresRows:
+        def current(connection: Connection[Any]) -> bool:
+            query = "SELECT generation, next_generation FROM speechlane.collections WHERE id = %s"
+            found = connection.execute(query, [id]).fetchone()
+            return found is not None and info.generation in found
+
+        return PostgresRows(self._pool, _table(id, info.generation), info.space, info.fields, current)
 
     def _make(self, connection: Connection[Any]) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('speechlane'))")  # several may begin at once
@@ -182,7 +194,7 @@ def _find(connection: Connection[Any], name: str, owner: str, *, lock: bool = Fa
     return found
 
 
-def _described(space: Space, ranges: Ranges | None) -> list[str | None]:
+def _described(space: Space, ranges: Calibration | None) -> list[str | None]:
     return [json.dumps(space.to_dict()), json.dumps(asdict(ranges)) if ranges is not None else None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from vision_text.embeddings.space import Space
 from vision_text.store.backing import Block, Scored
-from vision_text.store.errors import CollectionBusy, CollectionNotFound, StoreFull, StoreUnavailable
+from vision_text.store.errors import CollectionBusy, CollectionMoved, CollectionNotFound, StoreFull, StoreUnavailable
 from vision_text.store.filters import Filter
 from vision_text.store.postgres.conditions import condition
 from vision_text.store.postgres.values import (
@@ -48,8 +48,16 @@ Pool = ConnectionPool[Connection[tuple[Any, ...]]]
 class PostgresRows:
     """One generation, in a table of its own."""
 
-    def __init__(self, pool: Pool, name: Composable, space: Space, fields: Mapping[str, FieldKind]) -> None:
-        self._pool, self._name, self._space, self._fields = pool, name, space, fields
+    def __init__(
+        self,
+        pool: Pool,
+        name: Composable,
+        space: Space,
+        fields: Mapping[str, FieldKind],
+        current: Callable[[Connection[Any]], bool],
+    ) -> None:
+        """`current` tells whether it is still what the catalogue calls the collection, or its next generation."""
+        self._pool, self._name, self._space, self._fields, self._current = pool, name, space, fields, current
         self._writing = threading.local()
 
     @classmethod
@@ -80,6 +88,8 @@ class PostgresRows:
             connection.execute(SQL("SET LOCAL lock_timeout = {}").format(WAIT_MILLISECONDS))
             # Searches go on beside this; writers do not.
             connection.execute(SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(self._name))
+            if not self._current(connection):
+                raise CollectionMoved
             self._writing.connection = connection
             try:
                 yield
