@@ -22,9 +22,9 @@ def voice(samples: Samples) -> list[tuple[float, float]]:
     """Spans of voice in seconds, by the segmenter's own thresholds."""
     config = VadConfig()
     count = len(samples) // WINDOW
-    windows = Gain().apply(samples[: count * WINDOW].reshape(count, WINDOW))
+    windows = samples[: count * WINDOW].reshape(count, WINDOW)
     backend = _vad()
-    state = backend.open(VadRequest(VadState.fresh(), windows))
+    state = backend.open(VadRequest(VadState.fresh(Gain()), windows))
     (result,) = backend.step([state])
     while not isinstance(result, Done):
         assert not isinstance(result, Exception), result

@@ -32,7 +32,7 @@ class Hearing:
         self.newest: Work | None = None
         """What was done for it."""
         self._vad, self._clock, self._lane, self._within = vad, clock, lane, within
-        self._gain, self._state = Gain(), VadState.fresh()
+        self._state = VadState.fresh(Gain())
 
     async def hear(self, samples: Samples) -> tuple[Samples, NDArray[np.float32]]:
         """(samples of whole windows, the probability of each). Raises ServingError."""
@@ -41,7 +41,7 @@ class Hearing:
         probabilities = np.zeros(0, np.float32)
         if whole:
             windows = audio[:whole].reshape(-1, WINDOW)
-            result = await self._ask(VadRequest(self._state, self._gain.apply(windows)))
+            result = await self._ask(VadRequest(self._state, windows))
             self._state, probabilities = result.state, result.probabilities
         self.tail = audio[whole:].copy()
         return audio[:whole], probabilities

@@ -33,18 +33,56 @@ _LONG = 8
 RUN = 64
 """Windows of one stream in one step: about 5 ms, so that a long append does not hold up the others."""
 _BATCH = 64
+_LOUD = 0.1
+"""What a loud voice comes to: the quadratic mean of a window."""
+_MOST = 10.0
+_FALL = 0.5 ** (WINDOW_SECONDS / 2.0)
+_RAMP = np.arange(float(WINDOW))
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A slow, bounded gain before the model, so that a quiet line (a telephone at -20 dB) is heard like a near one.
+
+    Only voice activity hears it. It follows the loudest recent window, falls at once and rises with a half-life of
+    two seconds of audio, by at most a factor of 10; it counts windows, never wall time, so it knows no framing.
+    """
+
+    level: float = _LOUD / _MOST
+    now: float = _MOST
+
+    def apply(self, windows: Samples) -> tuple[Samples, Gain]:
+        """The windows [k, 512] made louder, in [-1, 1], and the gain that goes on from there."""
+        # Called for every frame of every stream: plain ufuncs, whose wrappers cost more than the samples do.
+        loudness = np.sqrt(np.add.reduce(windows * windows, axis=1) / np.float32(WINDOW)).tolist()
+        out = np.empty_like(windows)
+        level, now = self.level, self.now
+        for i, loud in enumerate(loudness):
+            level = max(loud, level * _FALL, _LOUD / _MOST)
+            before, now = now, min(max(_LOUD / level, 1.0), _MOST)
+            if now > before:
+                rise = _RAMP * ((now - before) / (WINDOW - 1)) + before
+                np.multiply(windows[i], rise.astype(np.float32), out=out[i])
+            else:
+                np.multiply(windows[i], np.float32(now), out=out[i])
+        np.minimum(out, np.float32(1.0), out=out)
+        return np.maximum(out, np.float32(-1.0), out=out), Gain(level, now)
 
 
 @dataclass(frozen=True, slots=True)
 class VadState:
-    """What the model carries from window to window of one stream: `memory` [2, 128] and the last 64 samples."""
+    """What the model carries from window to window of one stream: `memory` [2, 1, 128] and the last 64 samples.
+
+    `gain` is that of a stream which is made louder first; None: it is heard as it is.
+    """
 
     memory: NDArray[np.float32]
     context: Samples
+    gain: Gain | None = None
 
     @classmethod
-    def fresh(cls) -> VadState:
-        return cls(np.zeros((2, _HIDDEN), np.float32), np.zeros(CONTEXT, np.float32))
+    def fresh(cls, gain: Gain | None = None) -> VadState:
+        return cls(np.zeros((2, 1, _HIDDEN), np.float32), np.zeros(CONTEXT, np.float32), gain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,64 +101,48 @@ class VadResult:
     state: VadState
 
 
-class Gain:
-    """A slow, bounded gain before the model, so that a quiet line (a telephone at -20 dB) is heard like a near one.
+class _Stream:
+    """A request under way: its inputs [k, 576] with their context in front, made when it begins, and how many are done.
 
-    Only voice activity hears it. It follows the loudest recent window, falls at once and rises with a half-life of
-    two seconds of audio, by at most a factor of 10; it counts windows, never wall time, so it knows no framing.
+    `begin` runs on the device's thread: the event loop, where requests are opened, has other things to do.
     """
 
-    _LOUD = 0.1
-    _MOST = 10.0
-    _FALL = 0.5 ** (WINDOW_SECONDS / 2.0)
-
-    def __init__(self) -> None:
-        self._level = self._LOUD / self._MOST
-        self._gain = self._MOST
-
-    def apply(self, windows: Samples) -> Samples:
-        """The windows [k, 512] made louder, in [-1, 1]."""
-        loudness = np.sqrt(np.mean(windows * windows, axis=1)).tolist()
-        gains = np.empty(len(windows) + 1)
-        gains[0] = self._gain
-        for i, level in enumerate(loudness, 1):
-            self._level = max(level, self._level * self._FALL, self._LOUD / self._MOST)
-            gains[i] = min(max(self._LOUD / self._level, 1.0), self._MOST)
-        self._gain = float(gains[-1])
-        before, after = gains[:-1], gains[1:]
-        out = windows * after.astype(np.float32)[:, None]
-        rises = np.flatnonzero(after > before)
-        if len(rises):
-            out[rises] = windows[rises] * np.linspace(before[rises], after[rises], WINDOW, dtype=np.float32, axis=1)
-        return np.clip(out, -1.0, 1.0, out=out)
-
-
-class _Stream:
-    """A request under way: its inputs [k, 576] with their context in front, and how many are done."""
-
-    __slots__ = ("done", "inputs", "memory", "probabilities")
+    __slots__ = ("done", "gain", "inputs", "left", "memory", "probabilities", "request")
 
     def __init__(self, request: VadRequest) -> None:
-        flat = np.concatenate([request.state.context, request.windows.reshape(-1)])
-        view = np.lib.stride_tricks.sliding_window_view(flat, CONTEXT + WINDOW)[::WINDOW]
-        self.inputs: Samples = np.ascontiguousarray(view)
-        self.memory = request.state.memory
+        self.request = request
+        self.left = len(request.windows)
         self.done = 0
-        self.probabilities = np.empty(len(request.windows), np.float32)
+        self.memory = request.state.memory
+        self.gain = request.state.gain
+        self.inputs: Samples | None = None
+        self.probabilities = np.empty(self.left, np.float32)
 
-    @property
-    def left(self) -> int:
-        return len(self.inputs) - self.done
+    def begin(self) -> Samples:
+        """The inputs."""
+        if self.inputs is None:
+            windows = self.request.windows
+            if self.gain is not None:
+                windows, self.gain = self.gain.apply(windows)
+            self.inputs = np.empty((len(windows), CONTEXT + WINDOW), np.float32)
+            self.inputs[:, CONTEXT:] = windows
+            self.inputs[0, :CONTEXT] = self.request.state.context
+            self.inputs[1:, :CONTEXT] = windows[:-1, -CONTEXT:]
+        return self.inputs
 
-    def advance(self, probabilities: NDArray[np.float32], memory: NDArray[np.float32]) -> StepResult:
-        if not (np.isfinite(probabilities).all() and np.isfinite(memory).all()):
+    def advance(self, probabilities: NDArray[np.float32], memory: NDArray[np.float32], finite: bool) -> StepResult:
+        """[n] of the next n windows, and the memory behind them."""
+        if not finite:
             return BackendFailed("voice activity gave a probability that is not a number")
+        assert self.inputs is not None
         self.probabilities[self.done : self.done + len(probabilities)] = probabilities
         self.done += len(probabilities)
+        self.left -= len(probabilities)
         self.memory = memory
         if self.left:
             return More()
-        return Done(VadResult(self.probabilities, VadState(memory, self.inputs[-1, -CONTEXT:].copy())))
+        context = self.inputs[-1, -CONTEXT:].copy()
+        return Done(VadResult(self.probabilities, VadState(memory.copy(), context, self.gain)))
 
 
 class SileroVad:
@@ -160,33 +182,47 @@ class SileroVad:
     def demand(self, state: _Stream) -> Demand:
         if state.left >= _LONG:
             return Demand("sequence", float(min(state.left, RUN)))
-        return Demand("batch", 1.0)
+        return Demand("batch", float(state.left))
 
     def step(self, states: Sequence[_Stream]) -> list[StepResult]:
+        """All of the few windows that a frame brings, or a run of a long append."""
         if states[0].left >= _LONG:
             return [self._run_on(state) for state in states]
+        results: list[StepResult] = [More()] * len(states)
+        going = list(range(len(states)))
+        while going:
+            for n, result in zip(going, self._windows([states[n] for n in going]), strict=True):
+                results[n] = result
+            going = [n for n in going if isinstance(results[n], More)]
+        return results
+
+    def _windows(self, states: Sequence[_Stream]) -> list[StepResult]:
+        """The next window of each."""
         assert self._batch is not None
         output, memory = self._batch.run(
             ["output", "stateN"],
             {
-                "input": np.stack([state.inputs[state.done] for state in states]),
-                "state": np.stack([state.memory for state in states], axis=1),
+                "input": np.concatenate([state.begin()[state.done : state.done + 1] for state in states]),
+                "state": np.concatenate([state.memory for state in states], axis=1),
                 "sr": self._rate,
             },
         )
-        return [state.advance(output[i], memory[:, i].copy()) for i, state in enumerate(states)]
+        finite = (np.isfinite(output).all(axis=1) & np.isfinite(memory).all(axis=(0, 2))).tolist()
+        return [state.advance(output[i], memory[:, i : i + 1], finite[i]) for i, state in enumerate(states)]
 
     def _run_on(self, state: _Stream) -> StepResult:
         assert self._sequence is not None
         probabilities, hidden, cell = self._sequence.run(
             ["speech_probs", "hn", "cn"],
             {
-                "input": state.inputs[state.done : state.done + RUN],
-                "h": state.memory[0].reshape(1, 1, -1),
-                "c": state.memory[1].reshape(1, 1, -1),
+                "input": state.begin()[state.done : state.done + RUN],
+                "h": state.memory[0][None],
+                "c": state.memory[1][None],
             },
         )
-        return state.advance(probabilities.reshape(-1), np.stack([hidden.reshape(-1), cell.reshape(-1)]))
+        memory = np.stack([hidden.reshape(1, -1), cell.reshape(1, -1)])
+        finite = bool(np.isfinite(probabilities).all() and np.isfinite(memory).all())
+        return state.advance(probabilities.reshape(-1), memory, finite)
 
     def discard(self, state: _Stream) -> None:
         """Nothing to free: the state is plain arrays."""

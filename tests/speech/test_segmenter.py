@@ -32,7 +32,7 @@ def vad() -> SileroVad:
 def hear(vad: SileroVad, segmenter: Segmenter, samples: Samples, finish: bool = True) -> list[Signal]:
     """A whole stream at once, with the real model."""
     whole = len(samples) // WINDOW * WINDOW
-    state = vad.open(VadRequest(VadState.fresh(), Gain().apply(samples[:whole].reshape(-1, WINDOW))))
+    state = vad.open(VadRequest(VadState.fresh(Gain()), samples[:whole].reshape(-1, WINDOW)))
     while isinstance(result := vad.step([state])[0], More):
         pass
     signals = segmenter.push(samples[:whole], result.output.probabilities)  # type: ignore[union-attr]
