@@ -54,7 +54,7 @@ def skew_of(quads: Quad) -> float:
     angle = float(np.degrees(np.sum(weights * np.arctan2(along[:, 1], along[:, 0])) / np.sum(weights)))
     height = float(np.median(np.linalg.norm(quads[:, 3] - quads[:, 0], axis=1)))
     nearest_first = sorted(angle + _DOUBT * np.linspace(-1, 1, 17), key=lambda other: abs(other - angle))
-    return min(nearest_first, key=lambda other: _rows(quads.mean(axis=1), float(other), height))
+    return float(min(nearest_first, key=lambda other: _rows(quads.mean(axis=1), float(other), height)))
 
 
 def _rows(middles: Quad, degrees: float, height: float) -> int:
