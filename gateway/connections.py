@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 
+from gateway.http_errors import error_response
 from workers.errors import ServingError
 
 HEAD_SECONDS = 10.0
@@ -22,6 +24,13 @@ class BodyEncoded(ServingError):
 
     code = "unsupported_content_encoding"
     status = 415
+
+
+class Unreadable(ServingError):
+    """What came is no HTTP request that can be read."""
+
+    code = "malformed_request"
+    status = 400
 
 
 class Patient(RequestHandler):
@@ -46,6 +55,24 @@ class Patient(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What cannot be read as a request is told in the form of other errors, and not repeated."""
+        super().handle_error(request, status, exc, message)
+        what = "its head is too long" if isinstance(exc, LineTooLong) else type(exc).__name__
+        response = error_response(
+            Unreadable(f"This cannot be read as an HTTP request: {what}.")
+            if status == Unreadable.status
+            else ServingError("The service failed on this request; its log says why.")
+        )
+        response.force_close()
+        return response
 
     def _await_head(self) -> None:
         self._head = self._loop.call_later(HEAD_SECONDS, self.force_close)

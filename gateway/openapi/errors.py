@@ -92,6 +92,7 @@ MEANINGS = {
     401: "The API key is missing, wrong, expired or revoked.",
     403: "The key has not the scope that this needs, or the page that asks may not use this service.",
     404: "There is no such thing here.",
+    405: "There is no such method here.",
     408: "The body did not come, or hardly: nothing for 30 s, or less than 2 KiB a second.",
     409: "Not in the state that it is in now.",
     410: "It was not continued in time.",
@@ -125,6 +126,8 @@ def _response(wire: Wire, status: int) -> Json:
         headers["Retry-After"] = {"description": "Seconds after which to try again.", **retry}
     if status == 401:
         headers["WWW-Authenticate"] = _header("The scheme in which a key is sent.")
+    if status == 405:
+        headers["Allow"] = _header("The methods that there are.")
     found: Json = {"description": MEANINGS[status], "content": {"application/json": {"schema": shape}}}
     return found | ({"headers": headers} if headers else {})
 

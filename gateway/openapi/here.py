@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from gateway.languages import NAMES
 from gateway.openapi.shapes import Json
 from gateway.settings import Settings
 from speech.languages import ANY
-from speech.tts import VoiceInfo
+from speech.tts import OPENAI_MODELS, VoiceInfo
 
 if TYPE_CHECKING:
     from gateway.state import Service
@@ -46,9 +47,16 @@ class Here:
         """Values of a field that names a voice."""
         return _one_of(name for voice in self.voices for name in (voice.name, *voice.aliases))
 
-    def voice_models(self, *others: str) -> Json:
+    def voice_models(self) -> Json:
         """Values of a field that names the model of a voice."""
-        return _one_of((*(voice.model for voice in self.voices), *others) if self.voices else ())
+        return _one_of((*(voice.model for voice in self.voices), *OPENAI_MODELS) if self.voices else ())
+
+
+def or_like(values: Json, pattern: str) -> Json:
+    """Those values, all that is like the pattern, or nothing: a field in which many names stand for what is here."""
+    if not values:
+        return {}
+    return {"pattern": f"^({'|'.join(map(re.escape, values['enum']))}|{pattern})?$"}
 
 
 def _one_of(values: object) -> Json:

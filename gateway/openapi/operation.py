@@ -89,8 +89,11 @@ def in_path(name: str, description: str, **schema: Any) -> Json:
 
 
 def in_query(name: str, description: str, **schema: Any) -> Json:
-    """A parameter of the query that may be left out."""
-    return {"name": name, "in": "query", "description": description, "schema": {"type": "string"} | schema}
+    """A parameter of the query that may be left out; an empty value is none."""
+    return {
+        "name": name, "in": "query", "description": description, "allowEmptyValue": True,
+        "schema": {"type": "string"} | schema,
+    }  # fmt: skip
 
 
 def in_header(name: str, description: str, *, required: bool = False, **schema: Any) -> Json:
@@ -119,9 +122,11 @@ def plain(schema: Json) -> Json:
     return {name: value for name, value in schema.items() if name != "title" and value not in (None, "", [])}
 
 
-def described(kind: type[Any], about: Mapping[str, str], changes: Mapping[str, Json] | None = None) -> Shape:
-    """The shape of a body, with what its fields mean; null in one that may be left out means that it was."""
+def described(
+    kind: type[Any], about: Mapping[str, str], changes: Mapping[str, Json] | None = None, *, nullable: bool = False
+) -> Shape:
+    """The shape of a body, with what its fields mean. `nullable`: null in an optional one stands for nothing."""
     merged = {name: {"description": text} for name, text in about.items()}
     for name, change in (changes or {}).items():
         merged[name] = merged.get(name, {}) | change
-    return Shape(kind, changes=merged, nullable=True)
+    return Shape(kind, changes=merged, nullable=nullable)

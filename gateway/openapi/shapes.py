@@ -40,8 +40,8 @@ class Components:
         adapters = {(shape.kind, shape.mode): TypeAdapter(shape.kind) for shape in shapes}
         inputs = [(kind, mode, adapter) for (kind, mode), adapter in adapters.items()]
         found, definitions = TypeAdapter.json_schemas(inputs, ref_template=f"{_REF}{{model}}")
-        self._found = found
-        self.schemas: Json = dict(sorted(definitions.get("$defs", {}).items()))
+        self._found = _shorter(found)
+        self.schemas: Json = dict(sorted(_shorter(definitions.get("$defs", {})).items()))
         for shape in shapes:
             self._change(shape)
 
@@ -54,12 +54,25 @@ class Components:
             return
         schema = self.schemas[self.of(shape)["$ref"].removeprefix(_REF)]
         for name, change in shape.changes.items():
-            schema["properties"][name] = changed(schema["properties"][name], change)
+            schema["properties"][name] = changed(schema["properties"][name], resolved(change, self))
         if shape.nullable:
             required = schema.get("required", ())
             for name in schema["properties"]:
                 if name not in required:
                     schema["properties"][name] = nullable(schema["properties"][name])
+
+
+def _shorter(tree: Any) -> Any:
+    """Two types of one name are told apart by their modules; without those that all have."""
+    if isinstance(tree, Mapping):
+        return {_short(name) if isinstance(name, str) else name: _shorter(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [_shorter(part) for part in tree]
+    return _short(tree) if isinstance(tree, str) and tree.startswith(_REF) else tree
+
+
+def _short(name: str) -> str:
+    return name.replace("gateway__", "").replace("__", ".")
 
 
 def changed(schema: Json, change: Json) -> Json:
@@ -78,7 +91,7 @@ def nullable(schema: Json) -> Json:
 def shapes_in(tree: Any) -> list[Shape]:
     """Every shape in a tree of dicts and lists."""
     if isinstance(tree, Shape):
-        return [tree]
+        return [tree, *shapes_in(tree.changes)]
     inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else ()
     return [shape for part in inner for shape in shapes_in(part)]
 

@@ -27,7 +27,9 @@ class TextPolicy(BaseModel):
     markdown: Literal["strip", "speak"] = "strip"
     code: Literal["strip", "speak", "name"] = "strip"
     emoji: Literal["strip", "name", "speak"] = "strip"
-    language: Annotated[str, StringConstraints(max_length=16)] = "en"
+    language: Annotated[
+        str, StringConstraints(max_length=16), Field(json_schema_extra={"pattern": "^[Ee][Nn](-.*)?$"})
+    ] = "en"
 
     def options(self) -> TextOptions:
         """The same, for the domain. Raises InputInvalid."""

@@ -11,7 +11,7 @@ from gateway.deepgram.errors import PATH
 from gateway.deepgram.handler import SUBPROTOCOLS
 from gateway.deepgram.options import LONGEST_SILENCE, MOST_CHANNELS, REFUSED, THEIR_MODELS, Query
 from gateway.openapi.errors import DEEPGRAM
-from gateway.openapi.here import Here
+from gateway.openapi.here import Here, or_like
 from gateway.openapi.operation import Operation, Room, Socket, answer, body, header, query_of
 from gateway.openapi.shapes import Json, answered
 
@@ -181,12 +181,10 @@ def room(here: Here) -> Room:
 def _query(here: Here, about: dict[str, str]) -> list[Json]:
     changes: dict[str, Json] = {}
     pause = {"anyOf": [{"type": "number", "minimum": 0, "maximum": LONGEST_SILENCE * 1000}, {"const": False}]}
-    names, languages = here.model_names(), here.languages()
-    if names:
-        theirs = f"^({'|'.join(THEIR_MODELS)})(-[ -~]{{0,100}})?$"
-        changes["model"] = {"anyOf": [{"type": "string"} | names, {"type": "string", "pattern": theirs}]}
+    languages = here.languages()
+    changes["model"] = or_like(here.model_names(), f"({'|'.join(THEIR_MODELS)})(-.{{0,100}})?|base-.{{0,100}}")
     if languages:
-        changes["language"] = {"enum": [*languages["enum"], "multi"]}
+        changes["language"] = {"enum": ["", *languages["enum"], "multi"]}
     if "endpointing" in about:
         changes["endpointing"] = pause
     return query_of(Query, about, changes)

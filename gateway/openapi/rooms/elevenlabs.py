@@ -8,10 +8,10 @@ from typing_extensions import TypedDict
 
 from gateway.elevenlabs.formats import NAMES, named_format
 from gateway.elevenlabs.http import SpeechBody
-from gateway.elevenlabs.options import Query
+from gateway.elevenlabs.options import THEIR_MODELS, Query
 from gateway.elevenlabs.routes import SPEECH
 from gateway.openapi.errors import ELEVENLABS
-from gateway.openapi.here import Here
+from gateway.openapi.here import Here, or_like
 from gateway.openapi.operation import Operation, Room, Socket, answer, body, described, in_path, in_query, query_of
 from gateway.openapi.shapes import Json, answered
 
@@ -77,7 +77,9 @@ def room(here: Here) -> Room:
     voice = in_path("voice_id", "A voice or an alias.", **here.voice_names())
     nothing: Json = {"anyOf": None, "type": "array", "maxItems": 0}
     query = query_of(Query, QUERY, {"output_format": {"enum": [*NAMES]}, **_narrowed(here)})
-    asked = described(SpeechBody, BODY, {**_narrowed(here), "pronunciation_dictionary_locators": nothing})
+    asked = described(
+        SpeechBody, BODY, {**_narrowed(here), "pronunciation_dictionary_locators": nothing}, nullable=True
+    )
 
     def speech(path: str, id: str, summary: str, response: Json, text: str = "") -> Operation:
         return Operation(
@@ -128,14 +130,11 @@ def room(here: Here) -> Room:
 
 def _narrowed(here: Here) -> dict[str, Json]:
     """What only those values have that are loaded here."""
-    names = here.voice_models()
     spoken = sorted({code for voice in here.voices for code in voice.languages})
-    found: dict[str, Json] = {}
-    if names:
-        theirs: Json = {"type": "string", "maxLength": 256, "pattern": "^eleven_"}
-        found["model_id"] = {"anyOf": [{"type": "string"} | names, theirs]}
+    theirs = "|".join(f"{name}.{{0,100}}" for name in THEIR_MODELS)
+    found = {"model_id": {"anyOf": None, "type": "string", **or_like(here.voice_models(), theirs)}}
     if spoken:
-        found["language_code"] = {"anyOf": None, "type": "string", "enum": spoken}
+        found["language_code"] = {"anyOf": None, "type": "string", "enum": ["", *spoken]}
     return found
 
 

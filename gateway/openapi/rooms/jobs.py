@@ -75,7 +75,7 @@ def room(here: Here) -> Room:
                 parameters=[
                     in_query("state", "Only those in this state.", enum=[*State]),
                     in_query("limit", "So many of them.", type="integer", minimum=1, maximum=MAX_PAGE, default=PAGE),
-                    in_query("before", "The last id of the page before.", pattern=f"^{JOB_ID}$"),
+                    in_query("before", "The last id of the page before.", pattern=f"^({JOB_ID})?$"),
                 ],
                 answers={200: answer("A page.", answered(Jobs))}, fails=(400, 429, 500, 503),
                 at=f"'{JOBS}?limit=10'",
@@ -111,7 +111,7 @@ def room(here: Here) -> Room:
                 method="GET", path=f"{JOB}/audio", id="getJobAudio", tag=TAG, summary="Fetch the recording",
                 description="The file as it was handed in, whole or by range.",
                 parameters=[
-                    one, in_header("Range", "Which bytes.", pattern="^bytes=[0-9]{0,18}-[0-9]{0,18}$"),
+                    one, in_header("Range", "Which bytes, as in `bytes=0-999`; what is no range is ignored."),
                     in_header("If-Range", "The range only if the file has this ETag, which it always keeps."),
                     in_header("If-None-Match", "304 if the file has this ETag."),
                 ],
@@ -155,15 +155,16 @@ def _fields(here: Here) -> Json:
             "English name; else found by vote over the speech."},
         "prompt": text | {"maxLength": asked.PROMPT_CHARACTERS, "description": "What was said before the recording."},
         "keywords": {"type": "array", "items": text | {"maxLength": asked.KEYWORD_CHARACTERS},
-            "maxItems": asked.MAX_KEYWORDS, "description": "Words to expect."},
+            "description": f"Words to expect, up to {asked.MAX_KEYWORDS}."},
         "channels": text | {"enum": [*Channels], "default": Channels.MIX,
             "description": "`each`: a transcript for every channel, merged by time."},
         "priority": text | {"enum": [*Priority], "default": Priority.NORMAL},
         "repair": {"type": "boolean", "default": True, "description": "Transcribe again what looks wrong."},
         "repair_model": names | {"description": "Another model for the last attempt of a repair."},
-        "webhook": text | {"format": "uri", "maxLength": URL_CHARACTERS,
-            "description": "Called at the end; its host has to be in the setting `webhook_hosts`."},
     }  # fmt: skip
+    if here.settings.webhook_hosts:
+        hosts = "Called at the end; its host has to be in the setting `webhook_hosts`."
+        found["webhook"] = text | {"format": "uri", "maxLength": URL_CHARACTERS, "description": hosts}
     for name, (least, most) in asked.SUBTITLES.items():
         value = getattr(rules, name)
         kind = "integer" if isinstance(value, int) else "number"
@@ -199,4 +200,4 @@ def _audio() -> dict[int, Json]:
 
 
 def _events() -> dict[str, Any]:
-    return answer("The events.", {"type": "string"}, "text/event-stream")
+    return answer("The events.", {}, "text/event-stream")

@@ -9,9 +9,11 @@ from typing_extensions import TypedDict
 
 from gateway.openapi.here import Here
 from gateway.openapi.operation import Operation, Room, Socket, answer, body, described, in_query
-from gateway.openapi.shapes import answered
+from gateway.openapi.shapes import Shape, answered
 from gateway.realtime.conversation.messages import INCLUDE
+from gateway.realtime.conversation.messages import Session as Conversing
 from gateway.realtime.handler import SUBPROTOCOL
+from gateway.realtime.messages import Session as Transcribing
 from gateway.realtime.starting import SecretRequest
 from gateway.vosk.handler import PATH as VOSK
 
@@ -31,6 +33,7 @@ class ClientSecret(TypedDict):
 
 def room(here: Here) -> Room:
     """The routes."""
+    sessions = {"anyOf": [Shape(Transcribing), Shape(Conversing)], "type": None, "additionalProperties": None}
     return Room(
         tag="Live",
         about="Words while they are spoken, and conversations, over WebSockets.",
@@ -45,7 +48,7 @@ def room(here: Here) -> Room:
                 "`/v1/realtime` and `/v1/speak` alone, and counts for the key that made it. The browser offers the "
                 "subprotocols `realtime, openai-insecure-api-key.VALUE`.",
                 body=body(
-                    described(SecretRequest, SECRET, {"session": {"examples": [{"type": "transcription"}]}}),
+                    described(SecretRequest, SECRET, {"session": sessions}),
                     required=False,
                     example={"expires_after": {"anchor": "created_at", "seconds": 60}},
                 ),

@@ -16,7 +16,6 @@ from gateway.speak.request import FORMAT_OF_NAME, SpeechRequest
 from gateway.speak.spec import MOST_WORDS
 from speech.encode.formats import OutputFormat
 from speech.text.explain import ExplainedToken, LeftOut
-from speech.tts import OPENAI_MODELS
 
 Character = Annotated[int, Field(ge=0)]
 
@@ -65,10 +64,10 @@ def room(here: Here) -> Room:
     named = {"type": "object", "properties": {"id": {"type": "string"} | voices}, "required": ["id"],
         "additionalProperties": False}  # fmt: skip
     speech = described(SpeechRequest, SPEECH, {
-        "model": here.voice_models(*OPENAI_MODELS),
+        "model": here.voice_models(),
         "voice": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 256} | voices, named]}
         | dict.fromkeys(("type", "minLength", "maxLength")),
-    })  # fmt: skip
+    }, nullable=True)  # fmt: skip
     asked = described(ExplainRequest, EXPLAIN, {"voice": {"enum": ["", *voices["enum"]]} if voices else {}})
     return Room(
         tag="Speech",
@@ -121,5 +120,5 @@ def sounds(description: str) -> Json:
     media = {OutputFormat(name, 24_000).media_type.partition(";")[0] for name in FORMAT_OF_NAME.values()}
     found: Json = {"description": description}
     found["content"] = {name: {"schema": {"type": "string", "format": "binary"}} for name in sorted(media)}
-    found["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    found["content"]["text/event-stream"] = {}
     return found

@@ -31,10 +31,17 @@ class TokenLogprob(TypedDict):
     logprob: float
 
 
-class Transcription(TypedDict):
+class LanguageCode(TypedDict):
+    """A language that was heard."""
+
+    code: str
+
+
+class Transcript(TypedDict):
     """response_format `json`."""
 
     text: str
+    languages: list[LanguageCode]
     usage: Duration
     logprobs: NotRequired[list[TokenLogprob]]
 
@@ -107,7 +114,7 @@ def _form(here: Here) -> Json:
         "language": here.languages() | _text("What is spoken, as ISO-639-1 code, with a region if you like (en-GB), or "
             "as English name; else it is found."),
         "prompt": {"maxLength": FIELD_BYTES} | _text("What was said before the recording."),
-        "keywords": _list({"type": "string"}, "Words to expect.", maxItems=16),
+        "keywords": _list({"type": "string"}, "Words to expect."),
         "response_format": _text("The form of the answer.") | {"enum": [*FORMATS], "default": "json"},
         "temperature": {"type": "number", "minimum": 0, "maximum": 1, "default": 0,
             "description": "0 begins greedy and becomes warmer where that fails."},
@@ -118,26 +125,25 @@ def _form(here: Here) -> Json:
             "description": "Events while it is made, with `json` or `text`."},
         "chunking_strategy": _text("Cut at silences, which is always so.") | {"enum": ["auto"]},
     }  # fmt: skip
-    needs: list[Json] = [
-        _needs({"stream": {"const": True}}, [*STREAMED]),
-        _needs({"timestamp_granularities[]": {"minItems": 1}}, ["verbose_json"]),
-        _needs({"include[]": {"minItems": 1}}, ["json"]),
-    ]
     return {
         "type": "object",
         "properties": fields,
         "required": ["file"],
         "additionalProperties": False,
-        "allOf": needs,
+        "anyOf": [_form_of(name) for name in FORMATS],
     }
 
 
-def _needs(asked: Json, formats: list[str]) -> Json:
-    """Whoever asks for this has to choose one of the formats."""
-    chosen: Json = {"properties": {"response_format": {"enum": formats}}}
-    if "json" not in formats:
-        chosen["required"] = ["response_format"]
-    return {"if": {"properties": asked, "required": [*asked]}, "then": chosen}
+def _form_of(name: str) -> Json:
+    """What may be asked for in one of the formats."""
+    chosen: Json = {"response_format": {"const": name}}
+    if name not in STREAMED:
+        chosen["stream"] = {"const": False}
+    if name != "verbose_json":
+        chosen["timestamp_granularities[]"] = {"maxItems": 0}
+    if name != "json":
+        chosen["include[]"] = {"maxItems": 0}
+    return {"title": name, "properties": chosen} | ({} if name == "json" else {"required": ["response_format"]})
 
 
 def _text(description: str) -> Json:
@@ -149,14 +155,13 @@ def _list(items: Json, description: str, **more: Any) -> Json:
 
 
 def _answer() -> Json:
-    found = answer("The transcript.", {"anyOf": [answered(Transcription), answered(VerboseTranscription)]})
+    found = answer("The transcript.", {"anyOf": [answered(Transcript), answered(VerboseTranscription)]})
     found["content"] |= {
         "text/plain": {"schema": {"type": "string"}},
         "application/x-subrip": {"schema": {"type": "string"}},
         "text/vtt": {"schema": {"type": "string"}},
         "text/event-stream": {
             "schema": {
-                "type": "string",
                 "description": "`transcript.text.delta` with `delta`, at last `transcript.text.done` with `text`; what "
                 "fails on the way is an event with `error`.",
             }

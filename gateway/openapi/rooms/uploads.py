@@ -20,9 +20,9 @@ def room(here: Here) -> Room:
     upload = in_path("upload", "Its id.", pattern=f"^{UPLOAD_ID}$")
     tus = in_header("Tus-Resumable", "The version of the protocol.", required=True, enum=[VERSION])
     offset: Json = {"type": "integer", "minimum": 0, "maximum": most}
-    checksum = in_header("Upload-Checksum", f"An algorithm ({', '.join(CHECKSUMS)}), a space and base64.",
-        pattern=f"^({'|'.join(CHECKSUMS)}) [A-Za-z0-9+/]*=*$")  # fmt: skip
-    pieces = body({"type": "string", "format": "binary"}, BODY_TYPE, "The bytes that follow.", required=False)
+    checksum = in_header("Upload-Checksum", f"An algorithm ({', '.join(CHECKSUMS)}), a space and base64 of the digest.",
+        format="tus-checksum")  # fmt: skip
+    pieces = body({"type": "string", "format": "binary"}, BODY_TYPE, "The bytes that follow.")
     spoken = {"Tus-Resumable": header("The version that is spoken.", enum=[VERSION])}
     state = spoken | {"Upload-Offset": header("Bytes that have come.", type="integer"),
         "Upload-Expires": header("When it goes if nothing more comes.")}  # fmt: skip
@@ -52,14 +52,13 @@ def room(here: Here) -> Room:
                     tus,
                     in_header("Upload-Length", "Bytes of the file.", required=True, **offset),
                     in_header("Upload-Metadata", "Keys, each with a space and base64 of text, separated by commas; "
-                        "`filename` becomes the job's name.", maxLength=METADATA_CHARACTERS,
-                        pattern="^[A-Za-z_]{1,20} ([A-Za-z0-9+/]{4}){0,99}$"),
+                        "`filename` becomes the job's name.", maxLength=METADATA_CHARACTERS, format="tus-metadata"),
                 ],
                 answers={201: answer("Its address.", headers=spoken | {
                     "Location": header("Where the bytes go."), "Upload-Expires": state["Upload-Expires"]})},
                 fails=(400, 412, 413, 429, 500, 503, 507), curl=f"-X POST -i {_TUS} -H 'Upload-Length: 1000'",
             ),
-            options(ONE, "uploadOptionsOfOne", upload),
+            options(ONE, "uploadOptionsOfOne", in_path("upload", "Its id.")),
             Operation(
                 method="HEAD", path=ONE, id="uploadState", tag=TAG, summary="How much has come",
                 parameters=[upload, tus],
@@ -89,7 +88,7 @@ def room(here: Here) -> Room:
                     in_header("X-HTTP-Method-Override", "Which of them.", required=True, enum=["PATCH", "DELETE"]),
                     in_header("Upload-Offset", "Bytes that have come, for PATCH.", **offset), checksum],
                 body=pieces, answers={204: answer("As the other method says.", headers=spoken)},
-                fails=(400, 404, 408, 409, 410, 412, 413, 415, 423, 460, 500, 503, 507), at=AT,
+                fails=(400, 404, 405, 408, 409, 410, 412, 413, 415, 423, 460, 500, 503, 507), at=AT,
                 curl=f"-X POST -i {_TUS} -H 'X-HTTP-Method-Override: DELETE'",
             ),
         ],

@@ -1,0 +1,95 @@
+"""What schemathesis has to know of this API, loaded by it: recordings that are recordings, a client for each request.
+
+Random bytes are no recording, so that everything behind the decoder would never be reached: fields of the format
+`binary` are short ones, sometimes cut or damaged.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import random
+import wave
+from typing import Any
+
+import numpy as np
+import requests
+import schemathesis
+from hypothesis import strategies
+from schemathesis.core.failures import AcceptedNegativeData
+
+RATE = 16_000
+LINE = 1500
+SPOKEN = 40
+"""Characters of a text that are spoken."""
+
+
+def recording(seconds: float, rate: int = RATE, channels: int = 1) -> bytes:
+    """A WAV file of a hum, which costs a model next to nothing."""
+    times = np.arange(int(seconds * rate)) / rate
+    tone = (3000 * np.sin(2 * np.pi * 220 * times)).astype("<i2")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes(np.repeat(tone, channels).tobytes())
+    return file.getvalue()
+
+
+WHOLE = [recording(0.3), recording(0.05, 48_000, 2), recording(0.2, 8_000)]
+schemathesis.openapi.format("binary", strategies.sampled_from(WHOLE))
+
+
+CHECKSUMS = [f"{name} {base64.b64encode(hashlib.new(name).digest()).decode()}" for name in ("sha1", "sha256", "md5")]
+schemathesis.openapi.format("tus-checksum", strategies.sampled_from(CHECKSUMS))
+METADATA = strategies.text(max_size=30).map(lambda text: f"filename {base64.b64encode(text.encode()).decode()}")
+schemathesis.openapi.format("tus-metadata", METADATA)
+
+
+@schemathesis.hook
+def filter_case(context: Any, case: Any) -> bool:
+    """Lists may be longer than a request's first line."""
+    return len(str(case.query)) < LINE
+
+
+@schemathesis.serializer("application/octet-stream", "application/offset+octet-stream", "audio/*", "video/*")
+def as_it_is(context: Any, value: Any) -> bytes:
+    """The bytes of a body that is a file."""
+    data = getattr(value, "data", value)  # schemathesis wraps what is no text
+    return data if isinstance(data, bytes) else str(data).encode()
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """What a schema cannot say of a body that is to be right, and what would take minutes."""
+    body = case.body
+    if not isinstance(body, dict):
+        return
+    for name in ("input", "text"):
+        text = body.get(name)
+        if isinstance(text, str) and len(text) > SPOKEN:
+            body[name] = text[:SPOKEN] + " " * (len(text) - SPOKEN)  # as long, but soon spoken
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    shortest, longest = (body.get(f"subtitle_{name}") for name in ("shortest", "longest"))
+    if shortest is not None:
+        body["subtitle_shortest"] = min(shortest, 7 if longest is None else longest)
+    if body.get("lexicon"):
+        body["lexicon"] = {"Kate": "kay t", "Lahn": "/lɑːn/"}
+
+
+@schemathesis.hook
+def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool:
+    """In a form all is text, so that no field can be of another type."""
+    form = case.media_type == "multipart/form-data"
+    return not (form and isinstance(failure, AcceptedNegativeData) and "ncorrect type" in failure.message)
+
+
+def _from_somewhere(adapter: requests.adapters.HTTPAdapter, request: requests.PreparedRequest, **more: Any) -> None:
+    # Keys that are tried on purpose would bar the address that they come from, and with it the whole run.
+    request.headers["X-Forwarded-For"] = ".".join(str(random.randint(1, 254)) for _ in range(4))
+
+
+requests.adapters.HTTPAdapter.add_headers = _from_somewhere  # type: ignore[method-assign]
