@@ -13,12 +13,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSMessage, WSMsgType, web
 
 from gateway.keys.budget import audio_allowed
 from gateway.outbox import Control, Message, Outbox
 from gateway.telemetry.sessions import SESSION
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 MIB = 1024 * 1024
 SEND_BUFFER = 256 * 1024
@@ -213,7 +217,7 @@ class Connection:
                 heard = now()
                 self.touch()
             elif message.type is WSMsgType.CLOSE:
-                self.stop(Close.LOST, "the client has closed it", left=message.data in FAREWELLS)
+                self.stop(Close.LOST, "the client has closed the connection", left=message.data in FAREWELLS)
             elif message.type is not WSMsgType.PONG:
                 self.stop(Close.LOST, "the connection broke")
 
@@ -269,6 +273,16 @@ class Connection:
                 async with asyncio.timeout(self.limits.drain_seconds):
                     await self.before_drain()
         self.stop(Close.DRAINING, f"the service is shutting down; try again in {RETRY_SECONDS} s")
+
+
+def limits_of(app: web.Application, settings: Settings, **own: Any) -> SocketLimits:
+    """What a connection may take: as the settings and a protocol's `own` say, or the application's limits if it has."""
+    return app.get(LIMITS) or SocketLimits(
+        session_seconds=settings.session_seconds,
+        # One half is for the end of what is being said, the other for its words.
+        drain_seconds=settings.drain_seconds / 2,
+        **own,
+    )
 
 
 def bound_send_buffer(transport: asyncio.Transport | None) -> None:

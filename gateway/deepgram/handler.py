@@ -13,7 +13,7 @@ from gateway.deepgram.errors import REQUEST_ID
 from gateway.deepgram.options import Asked
 from gateway.deepgram.session import ListenSession
 from gateway.deepgram.sound import Sound
-from gateway.sockets import LIMITS, REASON_BYTES, Connection, SocketLimits
+from gateway.sockets import REASON_BYTES, Connection, limits_of
 from gateway.state import SERVICE
 from gateway.upgrades import check_upgrade
 from workers.errors import ServingError
@@ -43,9 +43,7 @@ async def _serve(request: web.Request) -> web.StreamResponse:
     service = request.app[SERVICE]
     engine = service.engine
     asked = Asked(request.query, engine)
-    limits = request.app.get(LIMITS) or SocketLimits(
-        session_seconds=service.settings.session_seconds, idle_seconds=IDLE_SECONDS
-    )
+    limits = limits_of(request.app, service.settings, idle_seconds=IDLE_SECONDS)
     sound = Sound(asked.query)
     transcribers: list[Transcriber] = []
     with ExitStack() as counted:

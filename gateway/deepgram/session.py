@@ -18,6 +18,7 @@ from gateway.deepgram.sound import Sound
 from gateway.sockets import Close, Connection
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
+from gateway.utterances import Quiet
 from speech.asr import SAMPLE_RATE, Samples
 from workers.errors import BackendFailed, InputInvalid, InputTooLarge, ServingError
 
@@ -61,12 +62,14 @@ class ListenSession:
         count = len(transcribers)
         self._channels = [Channel(connection, asked.query, service.metrics, n, count, metadata) for n in range(count)]
         self._pumps: list[asyncio.Task[None]] = []
+        self._quiet = Quiet()
         self._asked_to_close = self._ending = False
 
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then finalise what is open if the client can still hear it."""
         pairs = zip(self._transcribers, self._channels, strict=True)
         self._pumps = [asyncio.create_task(self._pass_on(*pair), name="deepgram results") for pair in pairs]
+        self._connection.before_drain = self._quiet.wait
         async for frame in self._connection.frames():
             await self._take(frame)
         ending = self._connection.ending
@@ -183,7 +186,9 @@ class ListenSession:
 
     async def _pass_on(self, transcriber: Transcriber, channel: Channel) -> None:
         try:
+            number = self._channels.index(channel)
             async for event in transcriber.events():
+                self._quiet.hear(event, number)
                 channel.handle(event)
         except ServingError as error:
             self._fail(error)

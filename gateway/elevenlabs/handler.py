@@ -14,7 +14,7 @@ from gateway.elevenlabs.messages import parse
 from gateway.elevenlabs.options import asked
 from gateway.elevenlabs.session import StreamSession
 from gateway.outbox import encode
-from gateway.sockets import LIMITS, Connection, SocketLimits
+from gateway.sockets import Connection, SocketLimits, limits_of
 from gateway.state import BUSY_RETRY, SERVICE
 from gateway.upgrades import check_upgrade
 from workers.errors import Overloaded, ServingError
@@ -43,9 +43,7 @@ async def multi_stream_input(request: web.Request) -> web.StreamResponse:
 
 async def _serve(request: web.Request, *, several: bool) -> web.StreamResponse:
     service = request.app[SERVICE]
-    limits = request.app.get(LIMITS) or SocketLimits(
-        max_message_bytes=MESSAGE_BYTES, queue_bytes=QUEUE_BYTES, session_seconds=service.settings.session_seconds
-    )
+    limits = limits_of(request.app, service.settings, max_message_bytes=MESSAGE_BYTES, queue_bytes=QUEUE_BYTES)
     check_upgrade(request, ())
     ws = web.WebSocketResponse(max_msg_size=limits.max_message_bytes, autoping=False, compress=False)
     try:

@@ -23,7 +23,7 @@ from gateway.realtime.parse import RequestError
 from gateway.realtime.resumable import ResumableSession, patient
 from gateway.realtime.session import TranscriptionSession
 from gateway.realtime.starting import begun, heard_by, kind
-from gateway.sockets import LIMITS, Connection, SocketLimits
+from gateway.sockets import Connection, limits_of
 from gateway.state import SERVICE, Service
 from gateway.upgrades import check_upgrade, subprotocols
 from workers.errors import InputInvalid, Overloaded, ServingError
@@ -127,10 +127,7 @@ async def _resume(request: web.Request, service: Service) -> web.StreamResponse:
 @asynccontextmanager
 async def _connected(request: web.Request, service: Service, seconds: float | None = None) -> AsyncIterator[Connection]:
     """The WebSocket of a request, open; `seconds` are what is left to its session, None: all."""
-    settings = service.settings
-    limits = request.app.get(LIMITS) or SocketLimits(
-        session_seconds=settings.session_seconds, drain_seconds=settings.drain_seconds / 2
-    )
+    limits = limits_of(request.app, service.settings)
     ws = web.WebSocketResponse(
         protocols=(SUBPROTOCOL,),
         max_msg_size=limits.max_message_bytes,

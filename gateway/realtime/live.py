@@ -18,10 +18,11 @@ from gateway.realtime.parse import Events, RequestError, parse
 from gateway.sockets import Close, Connection, Ending
 from gateway.state import Service
 from gateway.telemetry.sessions import SESSION
+from gateway.utterances import Quiet
 from speech.asr import SAMPLE_RATE, Samples
 from speech.audio import AudioDecoder, AudioFormat
 from speech.config import StreamConfig
-from speech.events import Cleared, Committed, Event, SpeechStarted
+from speech.events import Event
 from workers.errors import BackendFailed, Draining, InputInvalid, Overloaded, ServingError
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ class LiveSession:
         self._position = 0.0
         self._ending_stream = False
         self._pump: asyncio.Task[None] | None = None
-        self._quiet = asyncio.Event()
-        """Nobody is in the middle of an utterance."""
-        self._quiet.set()
+        self._quiet = Quiet()
 
     async def _other(self, event: ClientEvent) -> None:
         """Carry out an event of this kind of session. Raises `RequestError`, `InputInvalid`."""
@@ -85,10 +84,7 @@ class LiveSession:
 
     def _said(self, event: Event) -> None:
         """The stream says something."""
-        if isinstance(event, SpeechStarted):
-            self._quiet.clear()
-        elif isinstance(event, Committed | Cleared):
-            self._quiet.set()
+        self._quiet.hear(event)
         self._adapter.handle(event)
 
     async def run(self) -> None:
@@ -181,7 +177,7 @@ class LiveSession:
             if first and self._abandoned():
                 return
             if not self._config.automatic:
-                self._quiet.clear()  # until it is committed
+                self._quiet.begin()  # until it is committed
             piece = samples[first : first + PIECE]
             self._metrics.audio("live", len(piece) / SAMPLE_RATE)
             await self._transcriber.append(piece)

@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.auth import IDENTITY
 from gateway.http_errors import error_fields
 from gateway.realtime.items import new_id
-from gateway.sockets import LIMITS, Connection, SocketLimits
+from gateway.sockets import Connection, limits_of
 from gateway.speak.session import SpeakLimits, SpeakSession
 from gateway.state import SERVICE, Service
 from gateway.upgrades import check_upgrade
@@ -45,9 +45,7 @@ async def speak_handler(request: web.Request) -> web.StreamResponse:
 
 
 async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
-    limits = request.app.get(LIMITS) or SocketLimits(
-        max_message_bytes=MESSAGE_BYTES, queue_bytes=QUEUE_BYTES, session_seconds=service.settings.session_seconds
-    )
+    limits = limits_of(request.app, service.settings, max_message_bytes=MESSAGE_BYTES, queue_bytes=QUEUE_BYTES)
     speaking = request.app.get(SPEAK_LIMITS) or SpeakLimits(contexts=service.settings.max_contexts)
     _ = service.engine  # raises while there is none
     service.metrics.session_started("speak")

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.auth import IDENTITY, KEY_SCHEMES
-from gateway.sockets import LIMITS, REASON_BYTES, Connection, SocketLimits
+from gateway.sockets import REASON_BYTES, Connection, limits_of
 from gateway.state import SERVICE, Service
 from gateway.upgrades import check_upgrade
 from gateway.vosk.session import INVALID, VoskSession
@@ -49,9 +49,7 @@ async def vosk(request: web.Request) -> web.StreamResponse:
 
 async def _serve(request: web.Request, service: Service) -> web.StreamResponse:
     config = StreamConfig(service.engine.resolve(request.query.get("model") or None))
-    limits = request.app.get(LIMITS) or SocketLimits(
-        max_message_bytes=MESSAGE_BYTES, session_seconds=service.settings.session_seconds
-    )
+    limits = limits_of(request.app, service.settings, max_message_bytes=MESSAGE_BYTES)
     transcriber = service.engine.open_stream(config)
     service.metrics.session_started("vosk")
     try:

@@ -15,6 +15,7 @@ from aiohttp import WSMessage
 
 from gateway.sockets import Close, Connection
 from gateway.state import Service
+from gateway.utterances import Quiet
 from gateway.vosk.messages import UNKNOWN_WORD, Config, order
 from gateway.vosk.results import partial, result
 from speech.asr import SAMPLE_RATE, Samples
@@ -54,6 +55,7 @@ class VoskSession:
         self._text = ""
         """Of the open utterance, as far as it will not change; with the tail that may, it is what is answered."""
         self._tail = ""
+        self._quiet = Quiet()
         self._open = 0
         self._settled = asyncio.Event()
         self._settled.set()
@@ -63,6 +65,7 @@ class VoskSession:
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then say what is left, if there is somebody to hear it."""
         self._pump = asyncio.create_task(self._listen(), name="vosk events")
+        self._connection.before_drain = self._quiet.wait
         async for frame in self._connection.frames():
             await self._take(frame)
         ending = self._connection.ending
@@ -165,6 +168,7 @@ class VoskSession:
     async def _listen(self) -> None:
         try:
             async for event in self._transcriber.events():
+                self._quiet.hear(event)
                 match event:
                     case Committed():
                         self._open += 1
