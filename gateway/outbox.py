@@ -119,5 +119,5 @@ class Outbox:
 
 
 def encode(event: Message) -> bytes:
-    """One message as compact UTF-8 JSON."""
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+    """One message as compact UTF-8 JSON. Half of a surrogate pair, which UTF-8 cannot say, becomes a question mark."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

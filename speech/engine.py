@@ -132,11 +132,16 @@ class Engine:
             if name == model.info.name or name in model.info.aliases:
                 return model.info.name
         loaded = ", ".join(self._models) or "none"
-        raise InputInvalid(f"the model {name!r} is not loaded here; there is: {loaded}", param="model")
+        raise InputInvalid(f"the model {str(name)[:100]!r} is not loaded here; there is: {loaded}", param="model")
 
     def models(self) -> list[ModelInfo]:
         """The loaded models, the default first."""
         return [model.info for model in self._models.values()]
+
+    @property
+    def devices(self) -> list[Device]:
+        """Those that models live on; other models may be added to them."""
+        return list(self._devices)
 
     @property
     def kind(self) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import re
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
@@ -181,7 +180,7 @@ def parse_metadata(header: str) -> dict[str, str]:
         key, _, value = pair.strip().partition(" ")
         try:
             text = base64.b64decode(value.strip(), validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, no UTF-8, or a header that is not ASCII
             text = None
         if text is None or not _KEY.fullmatch(key) or key in found:
             raise InputInvalid(
@@ -208,7 +207,7 @@ def _checksum(request: web.Request) -> Checksum | None:
         raise InputInvalid(f"Upload-Checksum can be {', '.join(CHECKSUMS)}.", param="Upload-Checksum")
     try:
         return Checksum(algorithm, base64.b64decode(value.strip(), validate=True))
-    except binascii.Error:
+    except ValueError:
         raise InputInvalid("Upload-Checksum is an algorithm, a space and base64.", param="Upload-Checksum") from None
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, InstanceOf, StringConstraints, ValidationError
 
 from gateway.elevenlabs.options import GenerationConfig, VoiceSettings
-from gateway.speak.fields import FieldInvalid, json_object, mended, refusal
+from gateway.speak.fields import FieldInvalid, json_object, mended, refusal, whole_text
 from workers.errors import InputTooLarge
 
 ContextName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
@@ -69,4 +69,4 @@ def context_of(source: str) -> str | None:
     except FieldInvalid:
         return None
     name = fields.get("context_id", fields.get("contextId"))
-    return name if isinstance(name, str) and 0 < len(name) <= 128 else None
+    return whole_text(name) if isinstance(name, str) and 0 < len(name) <= 128 else None

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Include = Literal["item.input_audio_transcription.logprobs", "x.words", "x.unstable", "x.lag"]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Keyword = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-EventId = Annotated[str, StringConstraints(max_length=512)]
+EVENT_ID_CHARACTERS = 512
+EventId = Annotated[str, StringConstraints(max_length=EVENT_ID_CHARACTERS)]
 
 
 class Part(BaseModel):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from gateway.realtime.messages import CONVERSATION_EVENTS, EVENTS, Append, ClientEvent
+from gateway.realtime.messages import CONVERSATION_EVENTS, EVENT_ID_CHARACTERS, EVENTS, Append, ClientEvent
+from gateway.speak.fields import path
 from workers.errors import ServingError
 
 INLINE_CHARACTERS = 64 * 1024
@@ -59,7 +60,8 @@ def parse_now(text: str, max_append: int, known: Events = EVENTS) -> ClientEvent
     try:
         return _event(fields, max_append, known)
     except RequestError as error:
-        error.event_id = event_id if isinstance(event_id, str) else None
+        fits = isinstance(event_id, str) and len(event_id) <= EVENT_ID_CHARACTERS
+        error.event_id = event_id if fits else None
         raise
 
 
@@ -117,10 +119,3 @@ def refusal(error: ErrorDetails, where: str = "") -> RequestError:
         return RequestError(f"Invalid type for '{param}': {expected}.", code="invalid_type", param=param)
     return RequestError(f"Invalid value for '{param}': {error['msg']}.", code="invalid_value", param=param)
 
-
-def path(location: Sequence[str | int]) -> str:
-    """A location as OpenAI writes it: session.include[0]."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text

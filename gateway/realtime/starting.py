@@ -18,6 +18,7 @@ from gateway.realtime.items import new_id
 from gateway.realtime.live import requested_stream
 from gateway.realtime.messages import Session
 from gateway.realtime.parse import RequestError, refusal
+from gateway.speak.fields import mended
 from gateway.state import SERVICE, Service
 from gateway.uploads import patience
 from workers.errors import InputInvalid, InputTooLarge
@@ -110,7 +111,8 @@ async def _body(request: web.Request) -> Any:
             if len(body) > BODY_BYTES:
                 raise InputTooLarge(f"The body is longer than {BODY_BYTES} bytes.")
     try:
-        return json.loads(body.decode()) if body else {}
+        source = body.decode()
+        return mended(json.loads(source), source) if source else {}
     except (ValueError, RecursionError) as error:
         raise InputInvalid(f"The body is no JSON: {error}") from error
 

@@ -15,6 +15,8 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIRST_HALF, _LAST_FIRST_HALF = "\ud800", "\udbff"
 _KEEP = "surrogatepass"
+NAME_CHARACTERS = 100
+"""Of a name that a refusal repeats."""
 
 
 class FieldInvalid(InputInvalid):
@@ -37,8 +39,11 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def mended(value: Any, source: str) -> Any:
-    """Parsed JSON without halves of surrogate pairs; `source` is its text."""
-    return _mended(value) if _ESCAPED_SURROGATE.search(source) else value
+    """Parsed JSON without halves of surrogate pairs; `source` is its text. Raises FieldInvalid when it is too deep."""
+    try:
+        return _mended(value) if _ESCAPED_SURROGATE.search(source) else value
+    except RecursionError:
+        raise FieldInvalid("This is JSON within JSON, too many times.", code="invalid_json") from None
 
 
 def _mended(value: Any) -> Any:
@@ -90,8 +95,8 @@ def refusal(error: ErrorDetails) -> FieldInvalid:
 
 
 def path(location: Sequence[str | int]) -> str:
-    """A location as clients write it: format.rate, items[0]."""
+    """A location as clients write it: format.rate, items[0]. A name that a client made up may be long; it is cut."""
     text = ""
     for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part[:NAME_CHARACTERS]}"
     return text

@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
+from gateway.wyoming import fields
 from gateway.wyoming.events import Broken, Event, read_event
 from gateway.wyoming.info import info
 from gateway.wyoming.synthesis import Synthesis
@@ -133,7 +134,7 @@ class WyomingConnection:
             case "describe":
                 await self._wire.send(info(self._service.engine))
             case "ping":
-                await self._wire.send(Event("pong", {"text": event.data.get("text")}))
+                await self._wire.send(Event("pong", {"text": fields.optional_text(event.data, "text")}))
             case "synthesize":
                 if not self._said_already(event):
                     synthesis = await self._begin(event, streaming=False)
@@ -189,7 +190,8 @@ class WyomingConnection:
         streamed = self._synthesis
         if streamed is None or not streamed.streaming:
             return False
-        return not streamed.ended or str(event.data.get("text")).strip() == streamed.text.strip()
+        text = event.data.get("text")
+        return not streamed.ended or (isinstance(text, str) and text.strip() == streamed.text.strip())
 
     async def _rest(self) -> None:
         """Let the request at hand come to its end; one that is not complete is given up for the next."""

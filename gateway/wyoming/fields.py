@@ -23,12 +23,11 @@ def optional_text(data: dict[str, Any], name: str) -> str | None:
 
 
 def whole_number(data: dict[str, Any], name: str) -> int:
-    """A whole number that has to be there. Raises FieldInvalid."""
+    """A whole number of at most 9 digits that has to be there. Raises FieldInvalid."""
     value = data.get(name)
-    if type(value) is not int:
-        raise FieldInvalid(
-            f"{name} is {str(value)[:60]} but has to be a whole number.", code="invalid_type", param=name
-        )
+    if type(value) is not int or abs(value) >= 10**9:
+        shown = str(value)[:60] if isinstance(value, str | int | float | None) else f"of type {type(value).__name__}"
+        raise FieldInvalid(f"{name} is {shown} but has to be a whole number.", code="invalid_type", param=name)
     return value
 
 

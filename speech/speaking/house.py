@@ -143,7 +143,7 @@ class House:
             fitting = [resident for resident in fitting if resident.info.model == model]
             if not fitting:
                 models = ", ".join(dict.fromkeys((*(info.model for info in self.voices()), *OPENAI_MODELS)))
-                raise InputInvalid(f"the model {model!r} is not loaded here; there is: {models}", param="model")
+                raise InputInvalid(f"the model {model[:100]!r} is not loaded here; there is: {models}", param="model")
         if not voice:
             return fitting[0]
         for resident in fitting:
@@ -153,7 +153,7 @@ class House:
             if voice in resident.info.aliases:
                 return resident
         names = ", ".join(name for resident in fitting for name in (resident.info.name, *resident.info.aliases))
-        raise InputInvalid(f"there is no voice {voice!r} here; there is: {names}", param="voice")
+        raise InputInvalid(f"there is no voice {voice[:100]!r} here; there is: {names}", param="voice")
 
     def open(self, config: SpeakConfig) -> Speaker:
         """Admit a stream, from the event loop. Raises InputInvalid, Overloaded, Draining, BackendDead."""

@@ -69,7 +69,7 @@ def _general(fields: dict[str, Any], where: str) -> dict[str, Any]:
         if name in IGNORED:
             continue
         if name.endswith("_audio_format"):
-            if value not in TYPE_OF_BETA:
+            if not isinstance(value, str) or value not in TYPE_OF_BETA:
                 raise RequestError(
                     f"{where}.{name} can be {', '.join(TYPE_OF_BETA)}.", code="invalid_value", param=f"{where}.{name}"
                 )
