@@ -94,6 +94,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
     app.on_cleanup.append(_close_assistant)
+    app.on_cleanup.append(_close_traces)
     return app
 
 
@@ -122,6 +123,12 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
 
 async def _close_assistant(app: web.Application) -> None:
     await app[SERVICE].assistant.close()
+
+
+async def _close_traces(app: web.Application) -> None:
+    traces = app[SERVICE].metrics.traces
+    if traces is not None:
+        await asyncio.to_thread(traces.close)
 
 
 async def _load(service: Service, start: StartEngine) -> None:

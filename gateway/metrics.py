@@ -24,6 +24,7 @@ from gateway.keys.budget import count_audio
 from gateway.telemetry.sessions import SESSION
 
 if TYPE_CHECKING:
+    from gateway.telemetry.traces import Traces
     from speech.engine import Engine
 
 # No series for the birth of each other series, which nobody looks at.
@@ -41,6 +42,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self.traces: Traces | None = None
+        """Where spans go; None: nobody wants any."""
+        self.transcripts = False
+        """Whether lines of the log may hold what was said."""
         self._sessions = Gauge("speechlane_sessions", "Live sessions now.", ["protocol"], registry=registry)
         self._admitted = Counter("speechlane_sessions_admitted", "Sessions taken.", registry=registry)
         self._sessions_ended = Counter(

@@ -144,6 +144,11 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "text"] = Field(
         "auto", description="json: an object a line; text: for people; auto: text on a terminal, else json."
     )
+    otlp_endpoint: str | None = Field(
+        None,
+        description="Collector that traces are sent to with OTLP over HTTP (http://127.0.0.1:4318); unset: that of "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, if any.",
+    )
     log_transcripts: bool = Field(
         False, description="Let lines of the log (debug) hold what was said, to find faults; else no line does."
     )
@@ -219,7 +224,7 @@ class Settings(BaseSettings):
             raise ValueError("tls_cert and tls_key belong together: give both, or neither")
         return self
 
-    @field_validator("assistant_url")
+    @field_validator("assistant_url", "otlp_endpoint")
     @classmethod
     def _an_http_url(cls, value: str | None) -> str | None:
         if value is not None and not _ENDPOINT.fullmatch(value):

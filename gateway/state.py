@@ -21,6 +21,7 @@ from gateway.keys.store import open_store
 from gateway.metrics import Metrics
 from gateway.origins import Origins
 from gateway.settings import Settings
+from gateway.telemetry.opening import open_traces
 from gateway.telemetry.sessions import SessionRecord, session_record
 from workers.errors import BackendDead, Draining, Overloaded
 from workers.fairness import TENANT
@@ -46,6 +47,8 @@ class Service:
         )
         self._keys = settings.key_count()
         self.metrics = Metrics()
+        self.metrics.traces = open_traces(settings.otlp_endpoint)
+        self.metrics.transcripts = settings.log_transcripts
         self.draining = asyncio.Event()
         """Set once, when the service begins to go down: live sessions finalise what is open and close with 1012."""
         self.loading: asyncio.Task[None] | None = None

@@ -19,8 +19,10 @@ from gateway.batch.upload_store import Writer
 from gateway.batch.uploads import parse_metadata
 from gateway.batch.views import job_body
 from gateway.state import SERVICE, Service
+from gateway.telemetry.place import PLACE
 from gateway.uploads import Parts, patience, read_parts
 from workers.errors import Draining, InputInvalid, InputTooLarge, Overloaded
+from workers.labels import label
 
 BODY_BYTES = 1024 * 1024
 """Of JSON; every field at its longest fits in it, each character escaped."""
@@ -41,6 +43,9 @@ async def submit(request: web.Request) -> web.Response:
     except (Overloaded, Draining) as error:
         service.metrics.refused("job", error.code)
         raise
+    label(job=job.id)
+    if (place := PLACE.get()) is not None and service.metrics.traces is not None:
+        service.metrics.traces.job_begins(job.id, place.span)
     service.batch.hub.remember([job])
     body = job_body(job)
     return web.json_response(body, status=201 if created else 200, headers={"Location": body["urls"]["self"]})

@@ -44,6 +44,8 @@ class Tally:
         if job.state.ended:
             # An old job that is looked through again has been counted when it ended.
             if seen is not None:
+                if self._metrics.traces is not None:
+                    self._metrics.traces.job_ended(job)
                 self._metrics.job_ended(job.state)
                 self._metrics.job_audio(max(0.0, job.settled - seen.covered))
                 if job.started is not None and job.ended is not None:

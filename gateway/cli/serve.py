@@ -44,6 +44,7 @@ def command(**flags: Any) -> None:
         fail(str(error), 2)
     # Imported late so that --help and wrong settings answer at once.
     from gateway.server import CannotListen, CannotLoad, serve
+    from gateway.telemetry.opening import CannotTrace
 
     voice = Voice(settings.log_level, settings.log_format)
     names = ", ".join(settings.models)
@@ -69,7 +70,7 @@ def command(**flags: Any) -> None:
 
     try:
         asyncio.run(run())
-    except CannotListen as error:
+    except (CannotListen, CannotTrace) as error:
         voice.fail(str(error))
     except CannotLoad:  # the log has told it
         voice.say("'speechlane doctor' checks what the models need.")

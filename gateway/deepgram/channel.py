@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any, Protocol
 
@@ -11,8 +10,6 @@ from gateway.deepgram.options import Query
 from gateway.metrics import Metrics
 from speech.events import Committed, Event, Failed, Final, IdleTimeout, Partial, SpeechStarted, Word
 from workers.errors import ServingError
-
-log = logging.getLogger("speechlane.deepgram")
 
 
 class Out(Protocol):
@@ -104,7 +101,6 @@ class Channel:
         self._metrics.final_latency(event.lag)
 
     def _fail(self, utterance: int, error: ServingError) -> None:
-        log.warning("an utterance failed: %s: %s", error.code, error.message)
         committed = self._closed(utterance)
         self._out.send(errors.message(error))
         if utterance in self._flushed and committed is not None:

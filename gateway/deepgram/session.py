@@ -18,6 +18,7 @@ from gateway.deepgram.sound import Sound
 from gateway.sockets import Close, Connection
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
+from gateway.telemetry.hearing import heard
 from gateway.utterances import Quiet
 from speech.asr import SAMPLE_RATE, Samples
 from workers.errors import BackendFailed, InputInvalid, InputTooLarge, ServingError
@@ -186,8 +187,8 @@ class ListenSession:
 
     async def _pass_on(self, transcriber: Transcriber, channel: Channel) -> None:
         try:
-            number = self._channels.index(channel)
-            async for event in transcriber.events():
+            number, flushed = self._channels.index(channel), self._connection.flushed
+            async for event in heard(transcriber.events(), self._metrics, channel=number, flushed=flushed):
                 self._quiet.hear(event, number)
                 channel.handle(event)
         except ServingError as error:

@@ -47,7 +47,7 @@ class SpokenText:
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """All of the sound. Raises the ServingError that ended it."""
         rate, start, characters = self._speaker.rate, 0.0, list[TimedCharacter]()
-        async for event in self._speaker.events():
+        async for event in self._account.events(self._speaker):
             if isinstance(event, WordsTimed):
                 self._account.word(event.words[0].start_char)
                 self._aligner.words(event.words)

@@ -17,6 +17,7 @@ from gateway.realtime.messages import EVENTS, AnySession, Append, Clear, ClientE
 from gateway.realtime.parse import Events, RequestError, parse
 from gateway.sockets import Close, Connection, Ending
 from gateway.state import Service
+from gateway.telemetry.hearing import heard
 from gateway.telemetry.sessions import SESSION
 from gateway.utterances import Quiet
 from speech.asr import SAMPLE_RATE, Samples
@@ -234,7 +235,13 @@ class LiveSession:
 
     async def _pass_on(self, transcriber: Transcriber) -> None:
         try:
-            async for event in transcriber.events():
+            watched = heard(
+                transcriber.events(),
+                self._metrics,
+                item=self._adapter.item_of,
+                flushed=lambda: self._connection.flushed(),  # whichever it is by then
+            )
+            async for event in watched:
                 self._said(event)
         except ServingError as error:
             log.warning("session %s: its stream ended: %s: %s", self.id, error.code, error.message)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from gateway.metrics import Metrics
+from gateway.telemetry.speaking import spoken
+from speech.speaking.events import SpeechEvent
 from speech.speaking.playback import Playback
 from workers.clock import Clock, monotonic
+
+if TYPE_CHECKING:
+    from speech.speaking.speaker import Speaker
 
 SLACK = 0.010
 """Seconds that a sound may come after the listener's buffer ran dry and still not count as a gap."""
@@ -26,6 +33,10 @@ class Account:
         self._next = 0.0  # when the text of the sound that comes next was given
         self._forgiven = False
         self._ended = False
+
+    def events(self, speaker: Speaker) -> AsyncIterator[SpeechEvent]:
+        """Those of the speech, watched on their way."""
+        return spoken(speaker.events(), speaker.rate, self._metrics)
 
     def text(self, text: str) -> None:
         """More text was given."""

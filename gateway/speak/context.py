@@ -160,7 +160,7 @@ class Context:
 
     async def _pass_on(self) -> None:
         try:
-            async for event in self._speaker.events():
+            async for event in self._account.events(self._speaker):
                 await self._handle(event)
                 if self.over:
                     return

@@ -80,7 +80,7 @@ class _Speech:
     async def pieces(self) -> AsyncIterator[bytes]:
         """All bytes. Raises the ServingError that ended the speech."""
         rate = self._speaker.rate
-        async for event in self._speaker.events():
+        async for event in self._account.events(self._speaker):
             if isinstance(event, SpeechFailed):
                 self._account.end("failed")
                 raise event.error

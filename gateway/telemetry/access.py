@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler
 from gateway.http_errors import CLIENT_GONE
 from gateway.keys.identity import IDENTITY
 from gateway.state import SERVICE
+from gateway.telemetry.place import traced
 from gateway.telemetry.sessions import SESSION
 from workers.labels import labelled
 
@@ -37,8 +38,12 @@ async def observed(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         with labelled(**ids):
             try:
-                response = await handler(request)
-                status = response.status
+                traces = service.metrics.traces if route not in QUIET else None
+                with traced(traces, request, _known(request.method), route) as place:
+                    response = await handler(request)
+                    status = response.status
+                    if place is not None:
+                        place.status = status
                 return response
             except web.HTTPException as answer:
                 status = answer.status

@@ -42,19 +42,23 @@ def configure(level: str, form: Literal["auto", "json", "text"] = "auto", stream
     stream = stream if stream is not None else sys.stderr
     terminal = stream.isatty()
     chosen: Form = ("text" if terminal else "json") if form == "auto" else form
-    common: list[Processor] = [add_log_level, add_logger_name, ExtraAdder(), _labels]
-    if chosen == "json":
-        chain: list[Processor] = [*common, TimeStamper(fmt="iso", utc=True), _as_json]
-    else:
-        chain = [*common, TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False), _Text(colours=terminal)]
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(ProcessorFormatter(processors=chain))
+    handler.setFormatter(formatter(chosen, colours=terminal))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     # aiohttp's access log holds whole URLs, and with them whatever a client put into a query.
     logging.getLogger("aiohttp.access").disabled = True
     threading.excepthook = _thread_failed
     return chosen
+
+
+def formatter(form: Form, *, colours: bool = False) -> logging.Formatter:
+    """Makes lines of records."""
+    common: list[Processor] = [add_log_level, add_logger_name, ExtraAdder(), _labels]
+    if form == "json":
+        return ProcessorFormatter(processors=[*common, TimeStamper(fmt="iso", utc=True), _as_json])
+    stamp = TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False)
+    return ProcessorFormatter(processors=[*common, stamp, _Text(colours=colours)])
 
 
 def _thread_failed(args: threading.ExceptHookArgs) -> None:
@@ -110,7 +114,8 @@ class _Text:
 
 def _parts(event: EventDict) -> tuple[Any, str]:
     """The exception, if there is one, and the stack that was asked for: taken out of the fields."""
-    for internal in ("_record", "_from_structlog"):
+    # The last two are left there by another handler's formatter.
+    for internal in ("_record", "_from_structlog", "message", "asctime"):
         event.pop(internal, None)
     stack = event.pop("stack_info", None) or event.pop("stack", None) or ""
     trace = event.pop("exc_info", None)

@@ -15,6 +15,7 @@ from aiohttp import WSMessage
 
 from gateway.sockets import Close, Connection
 from gateway.state import Service
+from gateway.telemetry.hearing import heard
 from gateway.utterances import Quiet
 from gateway.vosk.messages import UNKNOWN_WORD, Config, order
 from gateway.vosk.results import partial, result
@@ -167,7 +168,7 @@ class VoskSession:
 
     async def _listen(self) -> None:
         try:
-            async for event in self._transcriber.events():
+            async for event in heard(self._transcriber.events(), self._metrics, flushed=self._connection.flushed):
                 self._quiet.hear(event)
                 match event:
                     case Committed():

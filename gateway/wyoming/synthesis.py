@@ -125,7 +125,7 @@ class Synthesis:
         try:
             # At once, because clients give up on a server that is silent for seconds.
             await self._wire.send(Event("audio-start", {**form, "timestamp": 0}))
-            async for event in speaker.events():
+            async for event in account.events(speaker):
                 if isinstance(event, SpeechFailed):
                     raise event.error
                 if isinstance(event, SoundMade):

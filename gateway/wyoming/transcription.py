@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.auth import LOCAL
 from gateway.languages import language_code
+from gateway.metrics import Metrics
 from gateway.state import Service
+from gateway.telemetry.hearing import heard
 from gateway.wyoming import fields
 from gateway.wyoming.events import Event
 from gateway.wyoming.wire import Wire
@@ -65,7 +67,7 @@ class Transcription:
             raise
         self._service.metrics.session_started("wyoming")
         self._held.callback(self._service.metrics.session_ended, "wyoming")
-        self._task = asyncio.create_task(_finals(self._transcriber), name="wyoming transcript")
+        self._task = asyncio.create_task(_finals(self._transcriber, self._service.metrics), name="wyoming transcript")
 
     async def audio(self, data: dict[str, Any], sound: bytes) -> None:
         """More sound. Raises InputInvalid and what has ended the stream."""
@@ -101,9 +103,9 @@ class Transcription:
         self._held.close()
 
 
-async def _finals(transcriber: Transcriber) -> list[Final]:
+async def _finals(transcriber: Transcriber, metrics: Metrics) -> list[Final]:
     finals = []
-    async for event in transcriber.events():
+    async for event in heard(transcriber.events(), metrics):
         if isinstance(event, Failed):
             raise event.error
         if isinstance(event, Final):

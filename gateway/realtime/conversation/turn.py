@@ -18,6 +18,7 @@ from gateway.realtime.conversation.plan import Plan
 from gateway.realtime.conversation.timing import Timing
 from gateway.realtime.conversation.writer import Outcome, ResponseWriter
 from gateway.sockets import Connection
+from gateway.telemetry.speaking import spoken
 from speech.encode import Encoder
 from speech.speaking.events import Progress, SoundMade, SpeechDone, SpeechFailed, SpokenWord, WordsTimed
 from workers.errors import BackendFailed, ServingError
@@ -200,7 +201,7 @@ class Turn:
     async def _speak(self, speaker: Speaker) -> None:
         encoder = Encoder(self.plan.output, speaker.rate)
         words: list[SpokenWord] = []
-        async for event in speaker.events():
+        async for event in spoken(speaker.events(), speaker.rate, self._room.metrics):
             match event:
                 case WordsTimed(timed):
                     words += timed
