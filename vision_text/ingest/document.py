@@ -29,17 +29,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`id` is unique in its collection. `source` is the file or job that it came from."""
+    """`id` is unique in its collection. `source` is the file or job that it came from. `revision`, where whoever keeps
+    the document counts its changes, stands for all of it: then one that is known need not even be read."""
 
     id: str
     parts: tuple[Part, ...]
     source: str = ""
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    revision: str = ""
 
     def hash(self, cut: str) -> str:
         """Changes with anything of it, and with how it is `cut`."""
         parts = [(part.text, part.start, part.end, part.channel) for part in self.parts]
+        if self.revision:
+            return hashlib.sha256(json.dumps([cut, self.id, self.revision]).encode()).hexdigest()[:32]
         whole = json.dumps([cut, parts, self.source, dict(self.fields), dict(self.extra)], sort_keys=True)
         return hashlib.sha256(whole.encode()).hexdigest()[:32]
 

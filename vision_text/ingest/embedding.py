@@ -75,11 +75,23 @@ def document_space(
     return plain
 
 
-def calibration(settings: EmbeddingSettings, space: Space) -> Calibration | None:
-    """What an embedder of these settings makes int8 with; None for other precisions."""
+def calibration(space: Space, settings: EmbeddingSettings | None = None) -> Calibration | None:
+    """What an embedder of these settings makes int8 with; None for other precisions. Raises InputInvalid when that is
+    something else than the space says."""
     if space.precision != "int8":
         return None
-    path = next((path for name, path in settings.ranges.items() if name.rpartition("/")[2] == space.model), None)
+    path = next(
+        (
+            path
+            for name, path in (settings or EmbeddingSettings()).ranges.items()
+            if name.rpartition("/")[2] == space.model
+        ),
+        None,
+    )
     ranges = Ranges.read(path) if path is not None else Ranges()
+    if ranges.hash(space.dimensions, normalised=space.normalised) != space.ranges:
+        raise InputInvalid(
+            f"The model {space.model} makes int8 with other ranges than are known here.", param="precision"
+        )
     low, high = ranges.of(space.dimensions, normalised=space.normalised)
     return Calibration(tuple(map(float, low)), tuple(map(float, high)))

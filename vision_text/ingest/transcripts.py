@@ -31,7 +31,7 @@ class Recording:
     load: Callable[[], str | bytes]
 
 
-def transcript_document(id: str, file: str, text: str | bytes) -> Document:
+def transcript_document(id: str, file: str, text: str | bytes, revision: str = "") -> Document:
     """Of the JSON form of a transcript. Raises InputInvalid."""
     try:
         body = json.loads(text)
@@ -42,7 +42,7 @@ def transcript_document(id: str, file: str, text: str | bytes) -> Document:
     except (ValueError, KeyError, TypeError) as error:
         raise InputInvalid(f"It cannot be read as a transcript: {type(error).__name__}.") from error
     fields = {"file": file, **({"language": language} if isinstance(language, str) and language else {})}
-    return check_document(Document(id, parts, id, fields))
+    return check_document(Document(id, parts, id, fields, revision=revision))
 
 
 class Transcripts:
