@@ -17,6 +17,7 @@ from aiohttp import web
 
 from gateway.app import StartEngine, build_app, start_engine
 from gateway.connections import PatientRunner
+from gateway.process import prepare, settle
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
 from gateway.wyoming.listener import WyomingListener
@@ -55,6 +56,7 @@ async def serve(
         (hurry if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
+    prepare()
     tls = tls_context(settings)
     with ExitStack() as sockets:
         sock = sockets.enter_context(bind(settings.host, settings.port))
@@ -79,6 +81,7 @@ async def serve(
                 return False
             if service.failure is not None:
                 raise CannotLoad(str(service.failure)) from service.failure
+            settle()
             ready(url)
             await stop.wait()
             await _drain(service, hurry)
