@@ -13,11 +13,15 @@ from aiohttp import web
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
+from gateway.collections.background import keep_collections
+from gateway.collections.routes import add_collection_routes
 from gateway.connections import plain_bodies
 from gateway.deepgram.errors import deepgram_errors
 from gateway.deepgram.routes import add_deepgram_routes
+from gateway.documents.routes import add_document_routes
 from gateway.elevenlabs.errors import elevenlabs_errors
 from gateway.elevenlabs.routes import add_elevenlabs_routes
+from gateway.embeddings.routes import add_embedding_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
 from gateway.openapi import add_openapi_routes
 from gateway.realtime import add_realtime_route
@@ -86,6 +90,9 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_elevenlabs_routes(app)
     add_deepgram_routes(app)
     add_routes(app)
+    add_collection_routes(app)
+    add_embedding_routes(app)
+    add_document_routes(app)
     add_vosk_routes(app, pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_get("/voice", pages.voice)
@@ -93,7 +100,9 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_openapi_routes(app)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
+    app.cleanup_ctx.append(keep_collections)
     app.on_cleanup.append(_close_assistant)
+    app.on_cleanup.append(_close_documents)
     app.on_cleanup.append(_close_traces)
     return app
 
@@ -104,11 +113,15 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
         lag = asyncio.create_task(service.metrics.watch_loop())
         service.metrics.watch_engine(lambda: service.loaded)
         batch = asyncio.create_task(service.batch.run(service.when_loaded))
+        embeddings = asyncio.create_task(service.embeddings.run(service.when_loaded))
         yield
         # First, because its worker uses the engine.
         batch.cancel()
         with suppress(asyncio.CancelledError):
             await batch
+        embeddings.cancel()
+        with suppress(asyncio.CancelledError):
+            await embeddings
         service.loading.cancel()
         lag.cancel()
         with suppress(asyncio.CancelledError):
@@ -123,6 +136,10 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
 
 async def _close_assistant(app: web.Application) -> None:
     await app[SERVICE].assistant.close()
+
+
+async def _close_documents(app: web.Application) -> None:
+    await app[SERVICE].documents.close()
 
 
 async def _close_traces(app: web.Application) -> None:

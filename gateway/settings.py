@@ -72,6 +72,18 @@ class Settings(BaseSettings):
         ("heart",), description="Voices to load, separated by commas; the first is the default; none: empty."
     )
     piper_python: str = Field("", description="Python with piper-tts, for voices that are Piper's NAME.onnx files.")
+    embeddings: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("all-MiniLM-L6-v2",),
+        description="Models for embeddings, separated by commas; the first is the default; none: empty.",
+    )
+    rerankers: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Cross-encoders that rank documents, separated by commas; none: by embeddings."
+    )
+    documents: int = Field(8, ge=0, le=256, description="Documents that may be read at once; none: 0.")
+    document_replicas: int = Field(1, ge=1, le=64, description="Readers of each kind for documents, a thread each.")
+    embedding_arithmetic: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of embedding models; bfloat16 is refused where it changes what they find."
+    )
     device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(
@@ -103,6 +115,14 @@ class Settings(BaseSettings):
     )
     assistant_between_seconds: float = Field(
         15.0, gt=0, le=600, description="Longest pause in the middle of the assistant's answer."
+    )
+    collections: str | None = Field(
+        None,
+        description="Where collections of texts and vectors lie: a folder, or postgresql://USER@HOST/DATABASE; unset: "
+        "collections in the cache directory.",
+    )
+    search_transcripts: bool = Field(
+        True, description="Let transcripts of finished jobs be searched for what was said (with embeddings only)."
     )
     batch: bool = Field(True, description="Take long files as jobs (/v1/batch).")
     batch_dir: Path | None = Field(
@@ -170,7 +190,15 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
 
     @field_validator(
-        "api_keys", "allowed_origins", "trusted_proxies", "models", "voices", "webhook_hosts", mode="before"
+        "api_keys",
+        "allowed_origins",
+        "trusted_proxies",
+        "models",
+        "voices",
+        "embeddings",
+        "rerankers",
+        "webhook_hosts",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: Any) -> Any:

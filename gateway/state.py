@@ -16,6 +16,9 @@ from gateway.assistant import LanguageModel, chosen_assistant
 from gateway.auth import Guard, Identity
 from gateway.batch.lane import Lane
 from gateway.batch.places import share
+from gateway.collections.place import Collections
+from gateway.documents.lane import DocumentLane
+from gateway.embeddings.lane import Embeddings
 from gateway.keys.budget import BUDGET
 from gateway.keys.store import open_store
 from gateway.metrics import Metrics
@@ -57,6 +60,9 @@ class Service:
         self.assistant: LanguageModel = chosen_assistant(settings)
         """Who answers in conversations."""
         self.batch = Lane(settings, self.metrics, self.draining)
+        self.collections = Collections(settings)
+        self.embeddings = Embeddings(settings)
+        self.documents = DocumentLane(settings)
         self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Scope = Literal["live", "speech", "batch", "admin"]
+Scope = Literal["live", "speech", "batch", "embed", "documents", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-USUAL_SCOPES: tuple[Scope, ...] = ("live", "speech", "batch")
+USUAL_SCOPES: tuple[Scope, ...] = ("live", "speech", "batch", "embed", "documents")
 
 PREFIX = "sl_"
 _SHAPE = re.compile(r"sl_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")

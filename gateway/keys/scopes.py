@@ -17,6 +17,11 @@ SCOPE_OF: tuple[tuple[str, Scope], ...] = (
     ("/v1/audio/speech", "speech"),
     ("/v1/text-to-speech", "speech"),
     ("/v1/batch", "batch"),
+    ("/v1/embeddings", "embed"),
+    ("/v1/rerank", "embed"),
+    ("/v1/collections", "embed"),
+    ("/v1/search", "embed"),
+    ("/v1/documents", "documents"),
 )
 SOCKETS = ("/v1/realtime", "/v1/speak")
 """All that a client secret opens."""
