@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from speech.text import codes, markup
 from speech.text.calendar_rules import date, duration, short_year, time
+from speech.text.designations import aircraft, other_base, verse
 from speech.text.foreign import named
 from speech.text.fractions import feet_and_inches, fraction, scientific
 from speech.text.lexicon import Lexicon
@@ -105,6 +106,9 @@ _MONEY_SIGN: tuple[Rule, ...] = (_money_sign,)
 _OTHERS: tuple[Rule, ...] = (power, foreign)
 _DIGITS: tuple[Rule, ...] = (
     codes.web,
+    other_base,
+    verse,
+    aircraft,
     date,
     codes.phone,
     codes.version,

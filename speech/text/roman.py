@@ -8,6 +8,7 @@ from speech.text.wordlists import listed
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _NUMERAL = re.compile(r"(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})$")
+_CENTURY = re.compile(r"(?:(?: (?:and|or|to) |[-–])(?:the )?[IVX]{1,5})?[ \u00a0-]centur(?:y|ies)(?![a-z])")
 COUNTED = listed(
     "chapter part book volume act scene section article appendix phase stage type class level round grade title vol "
     "ch table figure canto psalm bowl war plan schedule annex mark mk item unit no day game season episode century"
@@ -35,6 +36,11 @@ def value(numeral: str) -> int:
         return 0
     numbers = [_VALUES[one] for one in numeral]
     return sum(-one if behind > one else one for one, behind in zip(numbers, [*numbers[1:], 0], strict=True))
+
+
+def century(numeral: str, text: str, end: int) -> int:
+    """Its number, when what comes after it in `text` makes it that of a century; else 0."""
+    return value(numeral) if _CENTURY.match(text, end) else 0
 
 
 def reading(numeral: str, before: str, *, capital: bool) -> str:

@@ -31,6 +31,7 @@ _VERSUS = re.compile(r"v\.(?= [A-Z])")
 _SHARP = re.compile(r"([A-Z])(#|\+\+)(?!\w)")
 _AMPERSAND = re.compile(r"([A-Z]{1,3})&([A-Z]{1,3})(?!\w)")
 _CAPITALS_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24}(?:'[A-Z]{1,2})?)[^\w.!?]{1,3}$")
+_NAME_BEFORE = re.compile(r"(?:^|\W)([A-Z]{2,24})(\.|(?: [A-Z]\.){1,3}) $")
 _CAPITALS_AFTER = re.compile(r"[^\w.!?]{1,3}([A-Z]{2,24}(?:'[A-Z]{1,2})?|[AI])(?!\w)")
 _POLITE = ("Mr", "Mrs", "Ms", "Messrs")
 _LISTED = listed("plan vitamin grade type class group section option hepatitis exhibit letter level team unit")
@@ -123,6 +124,8 @@ def _said(reader: Reader, at: int, end: int, written: str) -> tuple[str, str]:
         number = roman.value(stem) if set(stem) <= set("IVX") else 0
         if number:
             return numbers.cardinal(number), "roman"
+    if (century := roman.century(stem, text, end)) and (stem != "I" or reader.last == "the"):
+        return numbers.ordinal(century) + mark + tail, "roman"
     if reader.last.isalpha() or reader.last.endswith("."):
         before = reader.text[max(0, at - 24) : at]
         capital = reader.tokens[-1].text[:1].isupper() if reader.tokens else False
@@ -158,10 +161,15 @@ def _names_a(reader: Reader, end: int) -> bool:
 
 
 def _shouting(text: str, at: int, end: int) -> bool:
-    """Whether the word beside it is in capitals, too, and an ordinary word."""
+    """Whether the word beside it is in capitals, too, and ordinary, or "GEN." or "ROBERT E." makes it a name."""
     before = _CAPITALS_BEFORE.search(text[max(0, at - 24) : at])
     after = _CAPITALS_AFTER.match(text, end)
-    beside = [found[1] for found in (before, after) if found]
+    name = _NAME_BEFORE.search(text[max(0, at - 40) : at])
+    if name and name[2] == ".":
+        if name[1].capitalize() in known.TITLES:
+            return True
+        name = None
+    beside = [found[1] for found in (before, name, after) if found]
     return any(len(one) == 1 or not spelled(one) for one in beside)
 
 

@@ -383,6 +383,8 @@ CAPITALS: Cases = [
     ("US-based", "U S based"),
     ("x-ray", "X ray"),
     ("HELLO WORLD", "Hello World"),
+    ("GEN. LEE", "General Lee"),
+    ("MAJ. TOM and GEN. ROBERT E. LEE", "Major Tom and General Robert E Lee"),
     ("H2SO4", "H two S O four"),
     ("V8 engine", "V eight engine"),
     ("x86-64", "X eighty six sixty four"),
@@ -406,6 +408,29 @@ ROMAN: Cases = [
     ("WWII", "World War two"),
     ("King George V", "King George the fifth"),
     ("Act I, Scene III", "Act I, Scene three"),
+    ("the XIV century", "the fourteenth century"),
+    ("XIX-century art", "nineteenth century art"),
+    ("the XIX and XX centuries", "the nineteenth and twentieth centuries"),
+    ("the V century", "the fifth century"),
+    ("In a century I rest.", "In a century I rest."),
+]
+
+DESIGNATIONS: Cases = [
+    ("Psalm 23:1", "Psalm twenty three one"),
+    ("Genesis 1:1-5.", "Genesis one one to five."),
+    ("John 3:16", "John three sixteen"),
+    ("Matt. 5:9", "Matt. five nine"),
+    ("Mark came at 3:05 pm", "Mark came at three oh five P M"),
+    ("a score of 3:1", "a score of three to one"),
+    ("the 747-400 landed", "the seven forty seven four hundred landed"),
+    ("a 737-8 and a 787-9", "a seven thirty seven eight and a seven eighty seven nine"),
+    ("a Boeing 747.", "a Boeing seven forty seven."),
+    ("747 people", "seven hundred forty seven people"),
+    ("pages 747-800", "pages seven hundred forty seven to eight hundred"),
+    ("0x1F", "zero X one F"),
+    ("0xdeadBEEF", "zero X D E A D B E E F"),
+    ("0b101", "zero B one zero one"),
+    ("0x", "zero times"),
 ]
 
 MATH: Cases = [
@@ -540,6 +565,7 @@ ALL: dict[str, Cases] = {
     "names": NAMES,
     "capitals": CAPITALS,
     "roman": ROMAN,
+    "designations": DESIGNATIONS,
     "math": MATH,
     "punctuation": PUNCTUATION,
     "markdown": MARKDOWN,
