@@ -16,6 +16,7 @@ from workers.errors import ServingError
 
 if TYPE_CHECKING:
     from speech.engine import EngineStatus, ModelInfo
+    from vision_text.embeddings.embedder import ModelInfo as EmbeddingInfo
 
 
 async def healthz(request: web.Request) -> web.Response:
@@ -40,6 +41,7 @@ async def readyz(request: web.Request) -> web.Response:
             "devices": _devices(status),
             "speech": {"speaking": status.speech.speaking, "free": status.speech.free},
             "batch": _batch(service.batch),
+            "embeddings": service.embeddings.state,
         }
     ready = state == "ready"
     return web.json_response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
@@ -89,6 +91,7 @@ async def list_models(request: web.Request) -> web.Response:
     """Every loaded model, in OpenAI's list."""
     service = request.app[SERVICE]
     data = [_model(info, service) for info in service.engine.models() if info.loaded]
+    data += [_embedding_model(info, service) for info in _embedding_models(service)]
     return web.json_response({"object": "list", "data": data})
 
 
@@ -99,6 +102,9 @@ async def get_model(request: web.Request) -> web.Response:
     for info in service.engine.models():
         if info.loaded and (info.name == asked or asked in info.aliases):
             return web.json_response(_model(info, service) | {"id": asked})
+    for found in _embedding_models(service):
+        if found.name == asked or asked in found.aliases:
+            return web.json_response(_embedding_model(found, service) | {"id": asked})
     raise ModelNotFound(f"The model {asked[:200]!r} is not loaded here; GET /v1/models lists those that are.")
 
 
@@ -110,6 +116,26 @@ def _model(info: ModelInfo, service: Service) -> dict[str, Any]:
         "owned_by": "speechlane",
         "task": info.task,
         "languages": list(info.languages),
+        "aliases": list(info.aliases),
+    }
+
+
+def _embedding_models(service: Service) -> list[EmbeddingInfo]:
+    embedder = service.embeddings.loaded
+    return embedder.models() if embedder is not None else []
+
+
+def _embedding_model(info: EmbeddingInfo, service: Service) -> dict[str, Any]:
+    return {
+        "id": info.name,
+        "object": "model",
+        "created": service.started_at,
+        "owned_by": "speechlane",
+        "task": "embedding",
+        "dimensions": info.dimensions,
+        "sizes": list(info.sizes),
+        "max_tokens": info.most_tokens,
+        "pictures": info.pictures,
         "aliases": list(info.aliases),
     }
 

@@ -19,7 +19,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from gateway.device_metrics import DeviceMetrics
+from gateway.device_metrics import DeviceMetrics, lane_name
 from gateway.keys.budget import count_audio
 from gateway.telemetry.sessions import SESSION
 
@@ -88,6 +88,17 @@ class Metrics:
             "speechlane_job_stage_seconds", "Work on jobs that have ended.", ["stage"], registry=registry
         )
         self._webhooks = Counter("speechlane_webhooks", "Webhooks of jobs.", ["outcome"], registry=registry)
+        self._embedded = Counter(
+            "speechlane_embedded_inputs", "Texts and pictures embedded.", ["lane"], registry=registry
+        )
+        self._embedded_tokens = Counter("speechlane_embedded_tokens", "Their tokens.", ["lane"], registry=registry)
+        self._embedding = Histogram(
+            "speechlane_embedding_seconds",
+            "A request for embeddings, from its body being there to its vectors.",
+            ["lane"],
+            buckets=LATENCY_BUCKETS,
+            registry=registry,
+        )
         self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
         self._request_seconds = Histogram(
             "speechlane_http_request_seconds",
@@ -266,6 +277,12 @@ class Metrics:
     def job_audio(self, seconds: float) -> None:
         """More audio of jobs is settled."""
         self._job_audio.inc(seconds)
+
+    def embedded(self, lane: object, inputs: int, tokens: int, seconds: float) -> None:
+        """A request for embeddings, or a reranking, was carried out."""
+        self._embedded.labels(lane_name(lane)).inc(inputs)
+        self._embedded_tokens.labels(lane_name(lane)).inc(tokens)
+        self._embedding.labels(lane_name(lane)).observe(seconds)
 
     def webhook(self, outcome: str) -> None:
         """A webhook was "delivered", or "failed" for good."""

@@ -105,6 +105,9 @@ class TextBackend:
             encoder = _load(self._layout, self._dtype, device)
             self._pooling = Pooling(self._layout, encoder.width, device)
             self._encoder = encoder
+            self._warm()
+
+    def _warm(self) -> None:
         longest = min(self._layout.most_tokens or 512, self.encoder.most_tokens)
         for length in sorted({1, 3, 16, min(64, longest), min(int(self.limits.cost), longest)}):
             ids = np.full(length, min(1, self.encoder.vocabulary - 1), np.int64)
@@ -153,7 +156,7 @@ class TextBackend:
         with torch.inference_mode():
             made = self.pooling(state.x, state.spans, state.piece.skipped).float().cpu().numpy()
         state.x = None
-        return [_checked(vector) for vector in made]
+        return [checked(vector) for vector in made]
 
     def discard(self, state: State) -> None:
         state.x = None
@@ -162,7 +165,8 @@ class TextBackend:
         self._encoder = self._pooling = None
 
 
-def _checked(vector: Vectors) -> Vectors | ServingError:
+def checked(vector: Vectors) -> Vectors | ServingError:
+    """The vector, or what is wrong with it."""
     if not np.isfinite(vector).all():
         return BackendFailed("the model's vector of this input holds what is no number")
     if not vector.any():

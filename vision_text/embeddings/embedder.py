@@ -16,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from vision_text.embeddings.model import Input, ModelInfo, Prepared, TextModel
+from vision_text.embeddings.dual import DualModel, is_dual
+from vision_text.embeddings.model import Input, Model, ModelInfo, Prepared, TextModel
 from vision_text.embeddings.pictures import Picture
-from vision_text.embeddings.quantise import DTYPES, shaped
+from vision_text.embeddings.quantise import DTYPES, Ranges, shaped
+from vision_text.embeddings.reranker import Reranker
 from vision_text.embeddings.settings import OPENAI_NAMES, EmbeddingSettings
 from vision_text.embeddings.space import Space
+from vision_text.models import resolve
 from workers.clock import monotonic
 from workers.device import Device
 from workers.errors import BackendFailed, Draining, InputInvalid, Overloaded, ServingError
@@ -51,12 +54,26 @@ class Embedded:
     space: Space
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """`scores` in the order of the documents, the best highest: a cross-encoder's from 0 to 1, a cosine from -1 to 1.
+    `truncated`: documents whose end was left out. `space`: of the vectors, if it was done with any."""
+
+    model: str
+    method: str
+    scores: list[float]
+    tokens: int
+    truncated: list[int]
+    space: Space | None
+
+
 class Embedder:
     """Made by `start`. The devices belong to whoever started them; `close` leaves them as they are."""
 
-    def __init__(self, settings: EmbeddingSettings, models: Sequence[TextModel]) -> None:
+    def __init__(self, settings: EmbeddingSettings, models: Sequence[Model], rerankers: Sequence[Reranker]) -> None:
         self._settings = settings
         self._models = {model.info.name: model for model in models}
+        self._rerankers = {reranker.name: reranker for reranker in rerankers}
         self._threads = ThreadPoolExecutor(2, "tokenise")
         self._closed = False
 
@@ -69,10 +86,13 @@ class Embedder:
     def _start(cls, devices: Sequence[Device], settings: EmbeddingSettings) -> Embedder:
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
-        models = []
+        models: list[Model] = []
         for n, name in enumerate(settings.models):
-            models.append(TextModel.load(name, () if n else OPENAI_NAMES, settings, devices))
-        return cls(settings, models)
+            found, aliases = resolve(name, allow_download=settings.download), () if n else OPENAI_NAMES
+            ranges = Ranges.read(settings.ranges[name]) if name in settings.ranges else Ranges()
+            kind = DualModel if is_dual(found.directory) else TextModel
+            models.append(kind.load(found, aliases, settings, ranges, devices))
+        return cls(settings, models, [Reranker.load(name, settings, devices) for name in settings.rerankers])
 
     def resolve(self, name: str | None) -> str:
         """The loaded model that a name stands for; None and OpenAI's names mean the default.
@@ -126,8 +146,8 @@ class Embedder:
             async with asyncio.TaskGroup() as group:
                 for start in range(0, len(inputs), WINDOW):
                     window = inputs[start : start + WINDOW]
-                    limits = prompt, truncate, self._settings.most_characters
-                    ready = await loop.run_in_executor(self._threads, chosen.prepare, start, window, *limits)
+                    how = prompt, truncate, self._settings
+                    ready = await loop.run_in_executor(self._threads, chosen.prepare, start, window, *how)
                     await job.submit(ready, group)
         except* ServingError as failed:
             raise _first(failed) from None
@@ -139,6 +159,59 @@ class Embedder:
             vectors[n] = np.zeros((), DTYPES[space.precision])
         return Embedded(vectors, job.tokens, job.truncated, job.errors, space)
 
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        model: str | None = None,
+        lane: Lane = Lane.INTERACTIVE,
+        truncate: bool = True,
+    ) -> Ranked:
+        """How well each document answers the query: by the named cross-encoder, or the first that is loaded; without
+        any by the cosine of the model's vectors. Raises InputInvalid, InputTooLarge, Overloaded, Draining, BackendDead.
+        """
+        reranker = self._rerankers.get(model) if model is not None else next(iter(self._rerankers.values()), None)
+        if reranker is None:
+            return await self._by_cosine(query, documents, model, lane, truncate)
+        how = truncate, self._settings.most_characters
+        loop = asyncio.get_running_loop()
+        pairs = await loop.run_in_executor(self._threads, reranker.prepare, query, documents, *how)
+        scores = [0.0] * len(pairs)
+        room = asyncio.Semaphore(64 * AHEAD)
+
+        async def score(n: int) -> None:
+            async with room:
+                due = monotonic() + self._settings.objective if lane is not Lane.BULK else float("inf")
+                scores[n] = await reranker.pool.submit(pairs[n], lane=lane, deadline=due).result()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for n in range(len(pairs)):
+                    group.create_task(score(n))
+        except* ServingError as failed:
+            raise _first(failed) from None
+        cut = [n for n, pair in enumerate(pairs) if pair.cut]
+        return Ranked(reranker.name, "cross-encoder", scores, sum(len(pair.ids) for pair in pairs), cut, None)
+
+    async def _by_cosine(
+        self, query: str, documents: Sequence[str], model: str | None, lane: Lane, truncate: bool
+    ) -> Ranked:
+        chosen = self._models[self.resolve(model)]
+        asking, found = chosen.retrieval_prompts() if isinstance(chosen, TextModel) else ("", "")
+        asked = await self.embed([query], model=model, prompt=asking, lane=lane, truncate=truncate)
+        made = await self.embed(documents, model=model, prompt=found, lane=lane, truncate=truncate)
+        for name, errors in (("query", asked.errors), ("documents[{n}]", made.errors)):
+            for n, error in errors.items():
+                said, param = error.message, name.format(n=n)
+                raise type(error)(said.replace(f"input[{n}]", param), param=param)
+        vectors = [asked.vectors, made.vectors]
+        units = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in vectors]
+        scores = [float(score) for score in units[1] @ units[0][0]]
+        cut = [n for n, truncated in enumerate(made.truncated) if truncated]
+        tokens = sum(asked.tokens) + sum(made.tokens)
+        return Ranked(chosen.info.name, "bi-encoder cosine", scores, tokens, cut, made.space)
+
     async def close(self) -> None:
         """Take no more; what runs goes on."""
         self._closed = True
@@ -148,7 +221,7 @@ class Embedder:
 class _Job:
     """One call of `embed`, and what has come of it."""
 
-    def __init__(self, model: TextModel, lane: Lane, deadline: float | None, objective: float, count: int) -> None:
+    def __init__(self, model: Model, lane: Lane, deadline: float | None, objective: float, count: int) -> None:
         self._model, self._lane, self._deadline, self._objective = model, lane, deadline, objective
         self._room = asyncio.Semaphore(AHEAD)
         self._sent = 0
@@ -160,8 +233,8 @@ class _Job:
     async def submit(self, ready: Prepared, group: asyncio.TaskGroup) -> None:
         """Queue all that is ready; waits while enough of it waits already."""
         self.errors |= ready.errors
-        for n, ids in ready.texts.items():
-            self.tokens[n], self.truncated[n] = len(ids), n in ready.truncated
+        for n, count in ready.tokens.items():
+            self.tokens[n], self.truncated[n] = count, n in ready.truncated
         for numbers, piece in self._model.pieces(ready, apart=self._lane is Lane.BULK):
             await self._room.acquire()
             group.create_task(self._piece(ready, numbers, piece))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from vision_text.embeddings.backend import PIECE, Piece, TextBackend
-from vision_text.embeddings.layout import Layout, read_layout
+from vision_text.embeddings.layout import DOCUMENT, QUESTION, Layout, read_layout
 from vision_text.embeddings.pictures import Picture
 from vision_text.embeddings.quantise import Ranges
 from vision_text.embeddings.settings import EmbeddingSettings
 from vision_text.embeddings.space import PRECISIONS, Precision, Space
 from vision_text.embeddings.tokens import Ids, Tokeniser
-from vision_text.models import resolve
+from vision_text.models import Found
 from workers.device import Device
 from workers.errors import InputInvalid, InputTooLarge, ServingError
 from workers.pool import Pool
@@ -44,9 +48,29 @@ class Prepared:
     """Inputs ready for a device, by their index in the request, and what is wrong with the others."""
 
     texts: dict[int, Ids] = field(default_factory=dict)
+    pictures: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
     skipped: dict[int, int] = field(default_factory=dict)
     truncated: set[int] = field(default_factory=set)
     errors: dict[int, ServingError] = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """What an embedder asks of a model. A piece is what its backend takes for a task."""
+
+    info: ModelInfo
+    pool: Pool
+    ranges: Ranges
+
+    def space(self, dimensions: int | None, precision: str, prompt: str) -> Space: ...
+
+    def prepare(
+        self, first: int, inputs: Sequence[Input], prompt: str, truncate: bool, settings: EmbeddingSettings
+    ) -> Prepared: ...
+
+    def pieces(self, ready: Prepared, *, apart: bool) -> Sequence[tuple[list[int], Any]]: ...
+
+    def piece(self, ready: Prepared, numbers: Sequence[int], *, apart: bool) -> Any: ...
 
 
 class TextModel:
@@ -60,12 +84,15 @@ class TextModel:
 
     @classmethod
     def load(
-        cls, name: str, aliases: tuple[str, ...], settings: EmbeddingSettings, devices: Sequence[Device]
+        cls,
+        found: Found,
+        aliases: tuple[str, ...],
+        settings: EmbeddingSettings,
+        ranges: Ranges,
+        devices: Sequence[Device],
     ) -> TextModel:
         """Give every device a replica. Raises ModelUnusable, ValueError when it does not fit."""
-        found = resolve(name, allow_download=settings.download)
         layout = read_layout(found.directory)
-        ranges = Ranges.read(settings.ranges[name]) if name in settings.ranges else Ranges()
         for device in devices:
             backend = TextBackend(found.name, found.revision, layout, settings.arithmetic)
             backend.use(device.torch_device)
@@ -73,7 +100,7 @@ class TextModel:
             device.add(backend)
         encoder, width = backend.encoder, backend.pooling.width
         most = min(layout.most_tokens or encoder.most_tokens, encoder.most_tokens)
-        sizes = tuple(sorted({*layout.sizes, *settings.matryoshka.get(name, ())} - {width}))
+        sizes = tuple(sorted({*layout.sizes, *settings.matryoshka.get(found.name, ())} - {width}))
         info = ModelInfo(found.name, aliases, width, sizes, most, False, found.revision)
         tokeniser = Tokeniser(layout.transformer, most, encoder.vocabulary)
         piece = PIECE.get(devices[0].torch_device.partition(":")[0], PIECE["cuda"])
@@ -81,34 +108,14 @@ class TextModel:
 
     def space(self, dimensions: int | None, precision: str, prompt: str) -> Space:
         """Raises InputInvalid (param "dimensions", "precision")."""
-        width, layout = self.info.dimensions, self._layout
-        wanted = width if dimensions is None else dimensions
-        if precision not in PRECISIONS:
-            raise InputInvalid(
-                f"precision is {str(precision)[:40]!r}; it can be {', '.join(PRECISIONS)}", param="precision"
-            )
-        if wanted != width and wanted not in self.info.sizes:
-            sizes = ", ".join(map(str, (*self.info.sizes, width)))
-            why = "" if self.info.sizes else "; it was not trained to have its vectors cut"
-            raise InputInvalid(
-                f"{self.info.name} makes vectors of {sizes} dimensions, not {wanted}{why}", param="dimensions"
-            )
-        if precision == "binary" and wanted % 8:
-            raise InputInvalid("binary vectors need dimensions that are a multiple of 8", param="dimensions")
-        kind: Precision = next(known for known in PRECISIONS if known == precision)
-        return Space(
-            model=self.info.name,
-            revision=self.info.revision,
-            pooling="+".join(layout.pooling),
-            prompt=layout.prompt_space(prompt),
-            normalised=layout.normalise,
-            dimensions=wanted,
-            precision=kind,
-            ranges=self.ranges.hash(wanted, normalised=layout.normalise) if kind == "int8" else "",
+        layout = self._layout
+        shown = layout.prompt_space(prompt)
+        return made_space(
+            self.info, "+".join(layout.pooling), shown, layout.normalise, dimensions, precision, self.ranges
         )
 
     def prepare(
-        self, first: int, inputs: Sequence[Input], prompt: str, truncate: bool, most_characters: int
+        self, first: int, inputs: Sequence[Input], prompt: str, truncate: bool, settings: EmbeddingSettings
     ) -> Prepared:
         """Tokenise `inputs`, of which the first has the index `first` in the request. Blocks; not on the event loop."""
         ready, texts = Prepared(), {}
@@ -116,7 +123,7 @@ class TextModel:
         for n, given in enumerate(inputs, first):
             try:
                 if isinstance(given, str):
-                    texts[n] = before + _text(given, n, most_characters)
+                    texts[n] = before + check_text(given, f"input[{n}]", settings.most_characters)
                 else:
                     self._keep(ready, n, self._ids(given, n), truncate)
             except ServingError as error:
@@ -133,6 +140,12 @@ class TextModel:
             skip = len(self._tokeniser.before) + self._tokeniser.count(before)
             ready.skipped = {n: min(skip, len(ready.texts[n]) - 1) for n in numbers if n in ready.texts}
         return ready
+
+    def retrieval_prompts(self) -> tuple[str, str]:
+        """Names of the model's prompts for what is asked and for what is found; "" for none."""
+        names = self._layout.prompts or {}
+        pair = [next((name for name in some if name in names), "") for some in (QUESTION, DOCUMENT)]
+        return pair[0], pair[1]
 
     def _ids(self, given: Sequence[int] | Picture, n: int) -> Ids:
         name = f"input[{n}]"
@@ -154,6 +167,7 @@ class TextModel:
             ready.truncated.add(n)
             ids = self._tokeniser.cut(ids)
         ready.texts[n] = ids
+        ready.tokens[n] = len(ids)
 
     def pieces(self, ready: Prepared, *, apart: bool) -> list[tuple[list[int], Piece]]:
         """Everything that is ready, short texts first, with the indices of each piece's texts."""
@@ -177,8 +191,8 @@ class TextModel:
         return Piece(tuple(ready.texts[n] for n in numbers), skipped, apart)
 
 
-def _text(given: str, n: int, most_characters: int) -> str:
-    name = f"input[{n}]"
+def check_text(given: str, name: str, most_characters: int) -> str:
+    """The text. Raises InputInvalid, InputTooLarge, both naming the item `name`."""
     if not given.strip():
         raise InputInvalid(f"{name} is empty; leave it out", param=name)
     if len(given) > most_characters:
@@ -188,3 +202,31 @@ def _text(given: str, n: int, most_characters: int) -> str:
     except UnicodeEncodeError as error:
         raise InputInvalid(f"{name} is no text: the character at {error.start} is half of a pair", param=name) from None
     return given
+
+
+def made_space(
+    info: ModelInfo, pooling: str, prompt: str, normalised: bool, dimensions: int | None, precision: str, ranges: Ranges
+) -> Space:
+    """The space of vectors so made. Raises InputInvalid (param "dimensions", "precision")."""
+    width = info.dimensions
+    wanted = width if dimensions is None else dimensions
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise InputInvalid(f"precision is {str(precision)[:40]!r}; it can be {known}", param="precision")
+    if wanted != width and wanted not in info.sizes:
+        sizes = ", ".join(map(str, (*info.sizes, width)))
+        why = "" if info.sizes else "; it was not trained to have its vectors cut"
+        raise InputInvalid(f"{info.name} makes vectors of {sizes} dimensions, not {wanted}{why}", param="dimensions")
+    if precision == "binary" and wanted % 8:
+        raise InputInvalid("binary vectors need dimensions that are a multiple of 8", param="dimensions")
+    kind: Precision = next(name for name in PRECISIONS if name == precision)
+    return Space(
+        model=info.name,
+        revision=info.revision,
+        pooling=pooling,
+        prompt=prompt,
+        normalised=normalised,
+        dimensions=wanted,
+        precision=kind,
+        ranges=ranges.hash(wanted, normalised=normalised) if kind == "int8" else "",
+    )

@@ -13,7 +13,7 @@ OPENAI_NAMES = ("text-embedding-3-small", "text-embedding-3-large", "text-embedd
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
-    """`models`: names, paths or hub names; the first is the default.
+    """`models`: names, paths or hub names; the first is the default. `rerankers`: the same for cross-encoders.
 
     `arithmetic` of the linear layers: "float32", or "bfloat16" where its vectors pass the check against float32, else
     the model is refused; `engine` "onnx" likewise. `matryoshka`: by model, the sizes that its vectors may be cut to
@@ -23,6 +23,7 @@ class EmbeddingSettings:
     """
 
     models: tuple[str, ...] = ("all-MiniLM-L6-v2",)
+    rerankers: tuple[str, ...] = ()
     engine: Literal["torch", "onnx"] = "torch"
     arithmetic: Literal["float32", "bfloat16"] = "float32"
     download: bool = False

@@ -89,7 +89,7 @@ def check_same(stored: Space, given: Space, doing: str) -> None:
         remedy += ", or move them to the new model: speechlane collections migrate"
     raise SpaceMismatch(
         f"Cannot {doing}: the vectors are of another space ({given.fingerprint}, not {stored.fingerprint}), and "
-        f"numbers of two spaces cannot be compared even where their lengths are equal. {_sentence(differing)}. {remedy}.",
+        f"numbers of two spaces cannot be compared, of equal length or not. {_sentence(differing)}. {remedy}.",
         param="model",
     )
 
