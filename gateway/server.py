@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.app import StartEngine, build_app, start_engine
 from gateway.connections import PatientRunner
-from gateway.process import prepare, settle
+from gateway.process import prepare, settle, sweep
 from gateway.settings import Settings
 from gateway.state import SERVICE, Service
 from gateway.wyoming.listener import WyomingListener
@@ -82,8 +82,10 @@ async def serve(
             if service.failure is not None:
                 raise CannotLoad(str(service.failure)) from service.failure
             settle()
+            sweeping = asyncio.create_task(sweep(service))
             ready(url)
             await stop.wait()
+            sweeping.cancel()
             await _drain(service, hurry)
             return True
         finally:

@@ -107,6 +107,11 @@ class Service:
         """Live sessions now."""
         return self._sessions.total()
 
+    @property
+    def ended(self) -> int:
+        """Live sessions that were and are no more, since the start."""
+        return self._admitted - self.sessions
+
     @contextmanager
     def session(self, identity: Identity, protocol: str = "", id: str | None = None) -> Iterator[SessionRecord]:
         """Hold one of the places for live sessions; raises `Draining` or `Overloaded` at once when there is none.

@@ -248,7 +248,7 @@ class Transcriber:
             self._inbox.popleft()
             parts.append(item.samples)
             length += len(item.samples)
-        audio, probabilities = await self._hearing.hear(np.concatenate(parts))
+        audio, probabilities = await self._hearing.hear(np.concatenate(parts) if len(parts) > 1 else parts[0])
         self._line.hearing = self._hearing.device_seconds
         self._backlog -= length
         self._taken.set()
