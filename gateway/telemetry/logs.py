@@ -25,6 +25,7 @@ from workers.labels import LABELS
 
 Form = Literal["json", "text"]
 
+OWN = ("speechlane", "gateway", "batch_jobs", "speech", "vision_text", "workers")
 MOST_CHARACTERS = 4096
 """Of one value; what is longer is cut."""
 MOST_FRAMES = 40
@@ -37,14 +38,18 @@ _PLAIN = re.compile(r"[^\s\"'=]+")
 def configure(level: str, form: Literal["auto", "json", "text"] = "auto", stream: TextIO | None = None) -> Form:
     """Send all records of `level` and above to `stream` (stderr), in place of what was configured before.
 
-    "auto" is text on a terminal, else JSON. The form that was chosen.
+    "debug" is for our own loggers: other libraries would tell there what they send and receive. "auto" is text on a
+    terminal, else JSON. The form that was chosen.
     """
     stream = stream if stream is not None else sys.stderr
     terminal = stream.isatty()
     chosen: Form = ("text" if terminal else "json") if form == "auto" else form
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter(chosen, colours=terminal))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    least = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(level=max(least, logging.INFO), handlers=[handler], force=True)
+    for name in OWN:
+        logging.getLogger(name).setLevel(least)
     logging.captureWarnings(True)
     # aiohttp's access log holds whole URLs, and with them whatever a client put into a query.
     logging.getLogger("aiohttp.access").disabled = True
