@@ -61,7 +61,7 @@ def report(service: Service, history: History) -> dict[str, Any]:
             "wasted": round(figures.total("speechlane_wasted_audio_seconds_total"), 1),
         },
         "models": list(_models(service)),
-        "history": history.charts(),
+        "history": history.charts(current),
     }
 
 

@@ -111,9 +111,9 @@ class History:
             self.keep()
             await asyncio.sleep(EVERY)
 
-    def charts(self) -> dict[str, Any]:
-        """Columns of equal length, oldest first. Null where nothing is known or nothing was observed."""
-        moments = list(self.moments)
+    def charts(self, current: Moment) -> dict[str, Any]:
+        """Columns of equal length, oldest first, the current moment last. Null where nothing is known or observed."""
+        moments = [*self.moments, current]
         devices = dict.fromkeys(name for moment in moments for name in moment.utilisation)
         return {
             "at": [round(moment.at, 1) for moment in moments],
@@ -122,7 +122,7 @@ class History:
             "refused": [None, *(sum(rise(a.refused, b.refused).values()) for a, b in pairwise(moments))][
                 : len(moments)
             ],
-            "underruns": [None, *(b.underruns - a.underruns for a, b in pairwise(moments))][: len(moments)],
+            "underruns": [None, *(b.underruns - a.underruns for a, b in pairwise(moments))],
             "devices": {
                 name: {
                     "utilisation": [rounded(moment.utilisation.get(name)) for moment in moments],

@@ -40,7 +40,7 @@ export class Chart {
     const { axis, least, most: fixed, limit } = this.#scale;
     const values = this.#series.flatMap(({ key }) => columns[key] ?? []).filter((value) => value !== null);
     const most = fixed ?? round(Math.max(least, ...values));
-    const x = (moment) => WIDTH - ((now - moment) / SECONDS) * WIDTH;
+    const x = (moment) => Math.max(0, WIDTH - ((now - moment) / SECONDS) * WIDTH);
     const y = (value) => HEIGHT - (Math.min(value, most) / most) * HEIGHT;
     for (const { key, kind } of this.#series) {
       const runs = kind === "bars" ? [] : unbroken(at, columns[key] ?? []);
