@@ -19,7 +19,7 @@ from workers.labels import labelled
 
 log = logging.getLogger("speechlane.access")
 
-QUIET = frozenset({"/healthz", "/readyz", "/metrics", "/static"})
+QUIET = frozenset({"/healthz", "/readyz", "/metrics", "/v1/status", "/static"})
 """Asked for all the time by machines, or many at once by a page."""
 MOST_ID = 64
 
