@@ -8,6 +8,7 @@ from typing import Any
 from gateway.auth import is_open
 from gateway.keys.scopes import scope_of
 from gateway.openapi.errors import errors
+from gateway.openapi.guides import GUIDES
 from gateway.openapi.here import Here
 from gateway.openapi.operation import Operation, Room, Socket
 from gateway.openapi.rooms import ROOMS
@@ -92,8 +93,10 @@ def _socket(socket: Socket, room: Room, here: Here) -> Json:
         "summary": socket.summary,
         "subprotocols": list(socket.subprotocols),
         "parameters": list(socket.parameters),
-        "externalDocs": {"url": f"docs/{socket.guide}", "description": socket.guide},
+        "guide": socket.guide,
     }
+    if socket.guide in GUIDES:
+        found["externalDocs"] = {"url": f"docs/{socket.guide}", "description": "What is spoken on it."}
     scope = scope_of(socket.path)
     return found | ({"scope": scope} if here.keys and scope else {})
 

@@ -106,6 +106,7 @@ MEANINGS = {
     429: "Refused at once, because others have first claim or the key has used what it may; try again later.",
     460: "The bytes do not have the checksum that was sent.",
     500: "The service failed on this; its log says why.",
+    501: "Not installed here, or not wanted.",
     503: "Loading, shutting down, or a part of it does not answer; try again later.",
     507: "There is no room for another file.",
 }

@@ -19,20 +19,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Here:
-    """A service as its document describes it. `loaded` is False while the models still load."""
+    """A service as its document describes it. `loaded` is False while models still load."""
 
     settings: Settings
     keys: bool
     loaded: bool = False
     models: tuple[ModelInfo, ...] = ()
     voices: tuple[VoiceInfo, ...] = ()
+    embeddings: tuple[str, ...] = ()
+    """Names and aliases of models for embeddings."""
 
     @classmethod
     def of(cls, service: Service) -> Here:
-        engine, keys = service.loaded, not service.guard.open
+        engine, keys, embedder = service.loaded, not service.guard.open, service.embeddings.loaded
         if engine is None:
             return cls(service.settings, keys)
-        return cls(service.settings, keys, True, tuple(engine.models()), tuple(engine.voices()))
+        named = embedder.models() if embedder is not None else ()
+        embeddings = tuple(name for model in named for name in (model.name, *model.aliases))
+        complete = service.embeddings.state != "loading"
+        return cls(service.settings, keys, complete, tuple(engine.models()), tuple(engine.voices()), embeddings)
 
     def model_names(self) -> Json:
         """Values of a field that names a model that listens."""
@@ -46,6 +51,10 @@ class Here:
     def voice_names(self) -> Json:
         """Values of a field that names a voice."""
         return _one_of(name for voice in self.voices for name in (voice.name, *voice.aliases))
+
+    def embedding_names(self) -> Json:
+        """Values of a field that names a model for embeddings."""
+        return _one_of(self.embeddings)
 
     def voice_models(self) -> Json:
         """Values of a field that names the model of a voice."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from typing import Any
+import json
 
 from aiohttp import web
 
@@ -13,13 +13,13 @@ from gateway.openapi.here import Here
 from gateway.pages import WEB
 from gateway.state import SERVICE
 
-DOCUMENTS = web.AppKey("openapi_documents", dict[bool, Any])
-"""As it was put together while the models were loading, and since they are loaded: what is loaded stays so."""
+DOCUMENT = web.AppKey("openapi_document", list[str])
+"""As it was put together when everything was loaded, which stays so."""
 
 
 def add_openapi_routes(app: web.Application) -> None:
     """Add the routes of this package."""
-    app[DOCUMENTS] = {}
+    app[DOCUMENT] = []
     app.router.add_get("/openapi.json", publish)
     app.router.add_get("/docs", page)
     app.router.add_get("/docs/{guide}", guide)
@@ -27,10 +27,11 @@ def add_openapi_routes(app: web.Application) -> None:
 
 async def publish(request: web.Request) -> web.Response:
     """The document of this service, with its limits and what is loaded in it."""
-    here, made = Here.of(request.app[SERVICE]), request.app[DOCUMENTS]
-    if here.loaded not in made:
-        made[here.loaded] = await asyncio.to_thread(_document, here)
-    return web.json_response(made[here.loaded], headers={"Cache-Control": "no-cache"})
+    here, kept = Here.of(request.app[SERVICE]), request.app[DOCUMENT]
+    made = kept[0] if kept else await asyncio.to_thread(_document, here)
+    if here.loaded and not kept:
+        kept.append(made)
+    return web.Response(text=made, content_type="application/json", headers={"Cache-Control": "no-cache"})
 
 
 async def page(request: web.Request) -> web.FileResponse:
@@ -38,6 +39,6 @@ async def page(request: web.Request) -> web.FileResponse:
     return web.FileResponse(WEB / "docs.html")
 
 
-def _document(here: Here) -> Any:
+def _document(here: Here) -> str:
     # What describes the routes takes its time to import, and only who reads it needs it.
-    return importlib.import_module("gateway.openapi.document").document(here)
+    return json.dumps(importlib.import_module("gateway.openapi.document").document(here))

@@ -31,8 +31,8 @@ OWN_FIELDS: dict[str, FieldKind] = {
 """What every piece has, and can be filtered by as well."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
-_RESERVED = (*OWN_FIELDS, "text", "hash", "vector", "bits", "fields", "extra")
+FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+RESERVED = (*OWN_FIELDS, "text", "hash", "vector", "bits", "fields", "extra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ def check_fields(fields: Mapping[str, str]) -> dict[str, FieldKind]:
         raise InputInvalid(f"A collection has at most {MAX_FIELDS} fields, not {len(fields)}.", param="fields")
     checked: dict[str, FieldKind] = {}
     for name, kind in fields.items():
-        if not isinstance(name, str) or not _FIELD.fullmatch(name) or name in _RESERVED:
+        if not isinstance(name, str) or not FIELD.fullmatch(name) or name in RESERVED:
             raise InputInvalid(
                 f"{str(name)[:60]!r} is no name for a field: use up to 48 letters, digits and _, beginning with a "
-                f"letter, and none of {', '.join(_RESERVED)}.",
+                f"letter, and none of {', '.join(RESERVED)}.",
                 param="fields",
             )
         found = next((one for one in FIELD_KINDS if one == kind), None)

@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 from gateway.openapi.here import Here
 from gateway.openapi.operation import Room
+from gateway.openapi.rooms.collections import room as collections
 from gateway.openapi.rooms.deepgram import room as deepgram
+from gateway.openapi.rooms.documents import room as documents
 from gateway.openapi.rooms.elevenlabs import room as elevenlabs
+from gateway.openapi.rooms.embeddings import room as embeddings
 from gateway.openapi.rooms.jobs import room as jobs
 from gateway.openapi.rooms.models import room as models
 from gateway.openapi.rooms.realtime import room as realtime
@@ -22,6 +25,9 @@ ROOMS: tuple[Callable[[Here], Room], ...] = (
     realtime,
     jobs,
     uploads,
+    embeddings,
+    collections,
+    documents,
     models,
     elevenlabs,
     deepgram,

@@ -19,6 +19,7 @@ PAGES = {
     "/": ("page", "The page for live transcription", "A WebSocket here is vosk's."),
     "/jobs": ("jobsPage", "The page for recordings", ""),
     "/voice": ("voicePage", "The page for voices and conversations", ""),
+    "/status": ("statusPage", "The page that shows how the service is doing", ""),
     "/docs": ("docsPage", "The page of this document", ""),
 }
 
@@ -96,6 +97,12 @@ def room(here: Here) -> Room:
             Operation(
                 method="GET", path="/metrics", id="getMetrics", tag=TAG, summary="Figures for Prometheus",
                 answers={200: answer("Its text format.", {"type": "string"}, "text/plain")}, fails=(500,),
+            ),
+            Operation(
+                method="GET", path="/v1/status", id="getStatus", tag=TAG, summary="How the service is doing",
+                description="The figures of the page `/status`, which are those of `/metrics`, with their recent past.",
+                answers={200: answer("The figures.", {"type": "object", "required": ["state", "devices", "latency"]})},
+                fails=(500,),
             ),
             Operation(
                 method="GET", path="/openapi.json", id="getDocument", tag=TAG, summary="This document",

@@ -1,0 +1,109 @@
+// One route, folded up to a line: how it is called, what goes in, what comes back.
+
+import { copyButton, node, paragraphs, phrase } from "./docs-nodes.js";
+
+const EXAMPLE = "http://127.0.0.1:8700";
+
+/** Where the service is, as this page was reached. */
+export function base() {
+  return new URL(".", location.href).href.replace(/\/$/, "");
+}
+
+/** The element of a method of a route. */
+export function operationNode(route, fields) {
+  const { method, path, operation } = route;
+  const shown = folded(route, method.toUpperCase(), path, operation.summary);
+  const inside = () => [
+    ...paragraphs(operation.description ?? ""),
+    example(operation["x-codeSamples"]?.[0]?.source),
+    part("Parameters", parameters(operation.parameters, fields)),
+    ...Object.entries(operation.requestBody?.content ?? {}).map(([media, { schema }]) =>
+      part("Body", fields.list(schema) ?? node("p", "", fields.type(schema)), media),
+    ),
+    part("Answers", answers(operation.responses, fields)),
+  ];
+  return filledWhenOpen(shown, inside);
+}
+
+/** The element of a WebSocket. */
+export function socketNode(route, fields) {
+  const { path, socket } = route;
+  const shown = folded(route, "WS", path, socket.name);
+  const address = `${base().replace(/^http/, "ws")}${path}`;
+  const inside = () => [
+    ...paragraphs(socket.summary),
+    command(address, "the address"),
+    socket.subprotocols.length > 0 && node("p", "", "Subprotocols: ", phrase(socket.subprotocols.map((one) => `\`${one}\``).join(", "))),
+    part("Parameters", parameters(socket.parameters, fields)),
+    node("p", "", "What is spoken on it: ", guide(socket)),
+  ];
+  return filledWhenOpen(shown, inside);
+}
+
+function folded({ id }, badge, path, summary) {
+  const line = node("summary", "", node("span", `method ${badge.toLowerCase()}`, badge), node("code", "path", path));
+  line.append(node("span", "what", summary));
+  const shown = node("details", "route", line);
+  shown.id = id;
+  return shown;
+}
+
+function filledWhenOpen(shown, inside) {
+  const fill = () => {
+    if (shown.open && !shown.querySelector(":scope > .body")) shown.append(node("div", "body", ...inside().filter(Boolean)));
+  };
+  shown.addEventListener("toggle", fill);
+  return shown;
+}
+
+function guide({ guide, externalDocs }) {
+  if (!externalDocs) return node("code", "", `docs/${guide}`);
+  const link = node("a", "", guide);
+  link.href = externalDocs.url;
+  return link;
+}
+
+function part(title, content, media = "") {
+  if (!content) return null;
+  return node("section", "part", node("h4", "", title, media && node("span", "media", media)), content);
+}
+
+function parameters(all = [], fields) {
+  if (!all.length) return null;
+  const rows = all.map(({ name, in: where, schema, required, description }) =>
+    fields.row({ name, where, schema, required, description }),
+  );
+  return node("dl", "fields", ...rows);
+}
+
+function answers(responses, fields) {
+  const rows = Object.entries(responses)
+    .sort(([one], [other]) => one - other)
+    .map(([status, { description, content = {}, headers = {} }]) => {
+      const kinds = Object.keys(content);
+      const head = node("p", "", node("span", `status s${status[0]}`, status), phrase(description));
+      const row = node("li", "", head);
+      if (kinds.length && status < 400) head.append(node("span", "media", kinds.join(", ")));
+      const lists = kinds.map((kind) => content[kind].schema).filter((schema) => schema && fields.inner(schema));
+      const named = Object.entries(headers).map(([name, { schema, description: text }]) =>
+        fields.row({ name, where: "header", schema, description: text }),
+      );
+      if (lists.length || named.length) {
+        const inside = node("details", "inside", node("summary", "", "Its fields"));
+        if (named.length) inside.append(node("dl", "fields", ...named));
+        inside.append(...lists.map((schema) => fields.list(schema)));
+        row.append(inside);
+      }
+      return row;
+    });
+  return node("ul", "answers", ...rows);
+}
+
+function example(source) {
+  return source ? command(source.replaceAll(EXAMPLE, base()), "the example") : null;
+}
+
+function command(text, what) {
+  const lines = text.length > 76 ? text.replace(/ (?=(?:-[A-Za-z]|--data-binary) )/g, " \\\n  ") : text;
+  return node("div", "command", node("pre", "", node("code", "", lines)), copyButton(() => lines, what));
+}
