@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import doctor, jobs, keys, listen, models, say, serve, transcribe, voices, worker
+from gateway.cli import (
+    collections,
+    doctor,
+    embed,
+    embed_worker,
+    jobs,
+    keys,
+    listen,
+    models,
+    say,
+    search,
+    serve,
+    transcribe,
+    voices,
+    worker,
+)
 
 app = typer.Typer(
     name="speechlane",
@@ -18,6 +33,8 @@ app = typer.Typer(
       speechlane transcribe talk.mp3    files and folders, without a service
       speechlane jobs submit talk.mp3   long recordings, for workers
       speechlane say "Good morning."    speech, played or into a file (-o)
+      speechlane embed texts/ --into my   documents, to be found by meaning
+      speechlane search my "a question"
       speechlane doctor                 when something does not work
     """,
     no_args_is_help=True,
@@ -33,6 +50,10 @@ app.command(name="transcribe", help=transcribe.HELP, short_help="Transcribe file
 app.add_typer(jobs.app, name="jobs", short_help="Hand recordings to workers, watch them.")
 app.add_typer(keys.app, name="keys", short_help="API keys of a running service.")
 app.command(name="worker", help=worker.HELP, short_help="Work on jobs.")(worker.command)
+app.command(name="embed", help=embed.HELP, short_help="Documents into a collection.")(embed.command)
+app.command(name="search", help=search.HELP, short_help="Search a collection.")(search.command)
+app.add_typer(collections.app, name="collections", short_help="Collections of texts that can be searched.")
+app.command(name="embed-worker", help=embed_worker.HELP, short_help="Embed for others.")(embed_worker.command)
 app.command(name="say", help=say.HELP, short_help="Speak a text, here or at a service.")(say.command)
 app.command(name="voices", help=voices.HELP, short_help="The voices there are.")(voices.command)
 app.command(name="models", help=models.HELP, short_help="The models that Speechlane knows.")(models.command)

@@ -11,10 +11,13 @@ from speechlane.client.errors import ClientError, refusal
 from speechlane.client.wire import endpoint
 
 TIMEOUT = 60.0
+NO_CONTENT = 204
 
 
-def ask(url: str, key: str | None, path: str, body: dict[str, Any] | None = None) -> Any:
-    """What the endpoint `path` (/v1/...) of the service answers to a GET, or to a POST of `body`.
+def ask(
+    url: str, key: str | None, path: str, body: dict[str, Any] | None = None, *, method: str | None = None
+) -> Any:
+    """What the endpoint `path` (/v1/...) of the service answers to a GET, or to a POST of `body`; None: nothing.
 
     Raises `ClientError`.
     """
@@ -25,12 +28,12 @@ def ask(url: str, key: str | None, path: str, body: dict[str, Any] | None = None
     if not target.startswith(("http://", "https://")):
         raise ClientError(f"{url} is no address of a service; it looks like http://127.0.0.1:8700")
     data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(target, data, {"Content-Type": "application/json"})  # noqa: S310, checked above
+    request = urllib.request.Request(target, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310, checked above
     if key:
         request.add_header("Authorization", f"Bearer {key}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-            return json.load(answer)
+            return json.load(answer) if answer.status != NO_CONTENT else None
     except urllib.error.HTTPError as error:
         with error:
             raise refusal(error.code, error.read(65_536), url) from error

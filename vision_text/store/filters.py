@@ -80,6 +80,11 @@ def parse_filter(given: object, fields: Mapping[str, FieldKind]) -> Filter | Non
 def parse_where(conditions: Sequence[str], fields: Mapping[str, FieldKind]) -> Filter | None:
     """A filter from conditions as a person types them ("year >= 1800"), all of which have to hold. Raises
     InputInvalid."""
+    return parse_filter(where_body(conditions, fields), fields)
+
+
+def where_body(conditions: Sequence[str], fields: Mapping[str, FieldKind]) -> dict[str, object]:
+    """The same in JSON; {} for none."""
     parsed: list[object] = []
     for text in conditions:
         found = _SHORT.fullmatch(text)
@@ -87,7 +92,7 @@ def parse_where(conditions: Sequence[str], fields: Mapping[str, FieldKind]) -> F
             raise _wrong(f"{text[:80]!r} is no condition; write FIELD, then = != < <= > or >=, then a value")
         field, sign, value = found.groups()
         parsed.append({field: {_SIGNS[sign]: _typed(value, fields.get(field, "text"))}})
-    return parse_filter({"and": parsed}, fields) if parsed else None
+    return {"and": parsed} if parsed else {}
 
 
 def within(field: str, values: Sequence[str]) -> Filter:
