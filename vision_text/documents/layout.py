@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from vision_text.documents.page import Box, Kind, Line, Region, Word, around
+from vision_text.documents.page import Kind, Line, Region, Word, around
 
 _WORD_GAP = 1.6
 """Of a line's height: a wider gap is one between columns or cells, not between words."""
@@ -63,11 +63,14 @@ def regions_of(lines: Sequence[Line]) -> list[Region]:
     for band, split in _bands(lines, gutter):
         if not split:
             regions += _paragraphs(band, height)
-        elif (table := _table(band, height)) is not None:
-            regions.append(table)
         else:
-            regions += regions_of([line for line in band if line.box.right <= gutter])
-            regions += regions_of([line for line in band if line.box.left >= gutter])
+            above, both, below = _beside_each_other(band, gutter)
+            table = _table(both, height, gutter)
+            if table is not None:
+                regions += [*regions_of(above), table, *regions_of(below)]
+            else:
+                regions += regions_of([line for line in band if line.box.right <= gutter])
+                regions += regions_of([line for line in band if line.box.left >= gutter])
     return regions
 
 
@@ -103,7 +106,20 @@ def _bands(lines: Sequence[Line], gutter: float) -> list[tuple[list[Line], bool]
     return bands
 
 
-def _table(lines: Sequence[Line], height: float) -> Region | None:
+def _beside_each_other(band: Sequence[Line], gutter: float) -> tuple[list[Line], list[Line], list[Line]]:
+    """The lines that have others on the other side of the gutter, and those above and below them."""
+    left = [line for line in band if line.box.right <= gutter]
+    right = [line for line in band if line.box.left >= gutter]
+    if not left or not right:
+        return list(band), [], []
+    top = max(min(line.box.top for line in side) for side in (left, right))
+    bottom = min(max(line.box.bottom for line in side) for side in (left, right))
+    above = [line for line in band if line.box.middle < top]
+    below = [line for line in band if line.box.middle > bottom and line.box.middle >= top]
+    return above, [line for line in band if top <= line.box.middle <= bottom], below
+
+
+def _table(lines: Sequence[Line], height: float, gutter: float) -> Region | None:
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: line.box.middle):
         if rows and line.box.middle - rows[-1][0].box.middle < 0.5 * height:
@@ -113,20 +129,16 @@ def _table(lines: Sequence[Line], height: float) -> Region | None:
     several = [row for row in rows if len(row) > 1]
     if len(several) < 2 or sum(len(row) for row in several) < _IN_ROWS * len(lines):
         return None
-    cells = median(len(row) for row in several)
-    if cells < 3 and _fullness(lines) > _FULL:
+    sides = [[line for line in lines if (line.box.left < gutter) is left] for left in (True, False)]
+    if median(len(row) for row in several) < 3 and min(_fullness(side) for side in sides if side) > _FULL:
         return None
     ordered = tuple(tuple(sorted(row, key=lambda line: line.box.left)) for row in rows)
     return Region(Kind.TABLE, ordered, around(line.box for line in lines))
 
 
-def _fullness(lines: Sequence[Line]) -> float:
-    """How much of its column a line fills: the median over lines of its width to that of all that are above it."""
-
-    def column(box: Box) -> float:
-        return max(other.box.width for other in lines if other.box.left < box.right and other.box.right > box.left)
-
-    return median(line.box.width / column(line.box) for line in lines)
+def _fullness(column: Sequence[Line]) -> float:
+    """How much of its column's width a line fills; the median."""
+    return median(line.box.width for line in column) / max(around(line.box for line in column).width, 1e-9)
 
 
 def _paragraphs(lines: Sequence[Line], height: float) -> list[Region]:

@@ -94,8 +94,8 @@ class OpenedDocument:
         self.close()
 
     def _ask(self, question: dict[str, Any], body: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
-        self._connection.settimeout(seconds)
         try:
+            self._connection.settimeout(seconds)
             self._stream.write(json.dumps(question).encode() + b"\n" + body)
             self._stream.flush()
             line = self._stream.readline()
@@ -104,7 +104,7 @@ class OpenedDocument:
         except TimeoutError as error:
             self.close()
             raise InputTooLarge(f"The document takes longer than {seconds:g} s for a page.", param="file") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: closed, after an earlier page
             raise InputInvalid("The document cannot be opened: its reader died of it.", param="file") from error
         if answer is None:
             raise InputInvalid("The document cannot be opened: its reader died of it.", param="file")
