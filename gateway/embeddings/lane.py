@@ -47,7 +47,7 @@ class Embeddings:
         if self._embedder is not None:
             return self._embedder
         if self.state == "off":
-            raise NotServed("This service was started without embeddings (SPEECHLANE_EMBEDDINGS names none).")
+            raise NotServed("This service was started without embeddings (embeddings names no model).")
         if self.state == "not_installed":
             raise NotServed(f"Embeddings are not installed here. Whoever runs this service adds them with: {REMEDY}")
         if self.state == "failed":
