@@ -97,13 +97,13 @@ def fuzzed_service(directory: Path, flags: Sequence[str] = ()) -> Iterator[Fuzze
     store = directory / "keys.json"
     made = subprocess.run(
         [sys.executable, "-m", "gateway.cli", "keys", "create", "fuzz", "--key-store", str(store),
-            *(f"--scope={scope}" for scope in ("live", "speech", "batch", "admin"))],
+            *(f"--scope={scope}" for scope in ("live", "speech", "batch", "embed", "documents", "admin"))],
         capture_output=True, text=True, check=True, cwd=HERE.parent,
     )  # fmt: skip
     key = next(word for word in made.stdout.split() if word.startswith("sl_") and len(word) > 40)
     before = dict(os.environ)
     os.environ |= {"SPEECHLANE_BATCH": "true", "SPEECHLANE_BATCH_DIR": str(batch), "TMPDIR": str(temporary)}
-    os.environ["SPEECHLANE_KEY_STORE"] = str(store)
+    os.environ |= {"SPEECHLANE_KEY_STORE": str(store), "SPEECHLANE_COLLECTIONS": str(directory / "collections")}
     try:
         with service(None, [*LIMITS, *flags], key=key) as running:
             yield Fuzzed(running, batch / "uploads", temporary)
@@ -133,13 +133,15 @@ def fuzz(fuzzed: Fuzzed, *options: str) -> Verdict:
 
 
 def tidy(fuzzed: Fuzzed) -> None:
-    """Delete the jobs and uploads that were made, as their owner would."""
+    """Delete the jobs, collections and uploads that were made, as their owner would."""
     while True:
         jobs = json.loads(fuzzed.ask("GET", "/v1/batch/jobs?limit=200")[1])["data"]
         for job in jobs:
             fuzzed.ask("DELETE", f"/v1/batch/jobs/{job['id']}")
         if not jobs:
             break
+    for collection in json.loads(fuzzed.ask("GET", "/v1/collections")[1])["data"]:
+        fuzzed.ask("DELETE", f"/v1/collections/{collection['name']}")
     for upload in fuzzed.uploads.glob("*.json"):
         fuzzed.ask("DELETE", f"/v1/batch/uploads/{upload.stem}", {"Tus-Resumable": "1.0.0"})
 

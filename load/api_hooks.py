@@ -9,8 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import random
+import secrets
+import struct
 import wave
+import zlib
+from ipaddress import IPv4Address
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ import requests
 import schemathesis
 from hypothesis import strategies
 from schemathesis.core.failures import AcceptedNegativeData
+from schemathesis.transport.serialization import Binary
 
 RATE = 16_000
 LINE = 1500
@@ -38,6 +42,17 @@ def recording(seconds: float, rate: int = RATE, channels: int = 1) -> bytes:
     return file.getvalue()
 
 
+def picture() -> bytes:
+    """A white PNG of 16 pixels by 16, without a word on it."""
+    head = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
+    rows = b"".join(b"\0" + b"\xff" * 16 for _ in range(16))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    )
+
+
+PICTURE = picture()
 WHOLE = [recording(0.3), recording(0.05, 48_000, 2), recording(0.2, 8_000)]
 schemathesis.openapi.format("binary", strategies.sampled_from(WHOLE))
 
@@ -78,6 +93,12 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         body["subtitle_shortest"] = min(shortest, 7 if longest is None else longest)
     if body.get("lexicon"):
         body["lexicon"] = {"Kate": "kay t", "Lahn": "/lɑːn/"}
+    if case.path.startswith("/v1/documents"):
+        body |= {"file": Binary(PICTURE), "pages": "1"}
+    if case.path.endswith("/delete"):
+        body |= {"filter": None} | ({} if body.get("source") else {"documents": ["emma"]})
+    if case.path.endswith("search"):
+        body |= {"filter": None} | ({"mode": "vector"} if body.get("vector") else {})
 
 
 @schemathesis.hook
@@ -89,7 +110,7 @@ def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool
 
 def _from_somewhere(adapter: requests.adapters.HTTPAdapter, request: requests.PreparedRequest, **more: Any) -> None:
     # Keys that are tried on purpose would bar the address that they come from, and with it the whole run.
-    request.headers["X-Forwarded-For"] = ".".join(str(random.randint(1, 254)) for _ in range(4))
+    request.headers["X-Forwarded-For"] = str(IPv4Address(secrets.randbits(32)))
 
 
 requests.adapters.HTTPAdapter.add_headers = _from_somewhere  # type: ignore[method-assign]

@@ -18,6 +18,7 @@ from gateway.batch.lane import Lane
 from gateway.batch.upload_store import Writer
 from gateway.batch.uploads import parse_metadata
 from gateway.batch.views import job_body
+from gateway.speak.fields import json_number
 from gateway.state import SERVICE, Service
 from gateway.telemetry.place import PLACE
 from gateway.uploads import Parts, patience, read_parts
@@ -111,7 +112,7 @@ async def _json(request: web.Request) -> Any:
         except (HttpProcessingError, web.RequestPayloadError) as error:
             raise InputInvalid(f"The body is malformed: {error}") from error
     try:
-        return json.loads(body.decode())
+        return json.loads(body.decode(), parse_float=json_number)
     except (ValueError, RecursionError) as error:  # among them numbers of thousands of digits
         raise InputInvalid(f"The body is no JSON: {error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -89,7 +88,7 @@ def _picture(data: str, name: str) -> Input:
         raise _invalid(f"{name} is an address; nothing is fetched, so send the picture itself in base64", name)
     try:
         return Picture(base64.b64decode(data.partition(",")[2] if data.startswith("data:") else data, validate=True))
-    except binascii.Error as error:
+    except ValueError as error:  # binascii.Error, or a character that is not ASCII
         raise _invalid(f"{name} is not base64: {error}", name) from None
 
 

@@ -43,6 +43,10 @@ class Here:
         """Values of a field that names a model that listens."""
         return _one_of(name for model in self.models for name in (model.name, *model.aliases))
 
+    def all_model_names(self) -> Json:
+        """Values of a field that names a model that listens, or one for embeddings."""
+        return _one_of((*self.model_names().get("enum", ()), *self.embeddings))
+
     def languages(self) -> Json:
         """Values of a field that names a language; a model may know fewer of them."""
         known = {code for model in self.models for code in model.languages}

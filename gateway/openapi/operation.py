@@ -123,10 +123,16 @@ def plain(schema: Json) -> Json:
 
 
 def described(
-    kind: type[Any], about: Mapping[str, str], changes: Mapping[str, Json] | None = None, *, nullable: bool = False
+    kind: type[Any],
+    about: Mapping[str, str],
+    changes: Mapping[str, Json] | None = None,
+    *,
+    nullable: bool = False,
+    rules: Mapping[str, Any] | None = None,
 ) -> Shape:
-    """The shape of a body, with what its fields mean. `nullable`: null in an optional one stands for nothing."""
+    """The shape of a body, with what its fields mean, and `rules` between them. `nullable`: null in an optional one
+    stands for nothing."""
     merged = {name: {"description": text} for name, text in about.items()}
     for name, change in (changes or {}).items():
         merged[name] = merged.get(name, {}) | change
-    return Shape(kind, changes=merged, nullable=nullable)
+    return Shape(kind, changes=merged, nullable=nullable, rules=rules or {})

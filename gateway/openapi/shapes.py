@@ -19,13 +19,15 @@ class Shape:
 
     `changes` are laid over the schemas of its properties: what they mean, and what only the running service knows; None
     takes a keyword away.
-    `nullable`: null in a property that may be left out means that it was. `mode` "serialization" is what is answered.
+    `nullable`: null in a property that may be left out means that it was. `rules` are laid over the whole: what holds
+    between its properties. `mode` "serialization" is what is answered.
     """
 
     kind: Any
     mode: Mode = "validation"
     changes: Mapping[str, Json] = field(default_factory=dict)
     nullable: bool = False
+    rules: Mapping[str, Any] = field(default_factory=dict)
 
 
 def answered(kind: Any) -> Shape:
@@ -50,9 +52,10 @@ class Components:
         return dict(self._found[shape.kind, shape.mode])
 
     def _change(self, shape: Shape) -> None:
-        if not shape.changes and not shape.nullable:
+        if not (shape.changes or shape.nullable or shape.rules):
             return
         schema = self.schemas[self.of(shape)["$ref"].removeprefix(_REF)]
+        schema |= shape.rules
         for name, change in shape.changes.items():
             schema["properties"][name] = changed(schema["properties"][name], resolved(change, self))
         if shape.nullable:

@@ -18,7 +18,7 @@ from gateway.realtime.items import new_id
 from gateway.realtime.live import requested_stream
 from gateway.realtime.messages import Session
 from gateway.realtime.parse import RequestError, refusal
-from gateway.speak.fields import mended
+from gateway.speak.fields import json_number, mended
 from gateway.state import SERVICE, Service
 from gateway.uploads import patience
 from workers.errors import InputInvalid, InputTooLarge
@@ -112,7 +112,7 @@ async def _body(request: web.Request) -> Any:
                 raise InputTooLarge(f"The body is longer than {BODY_BYTES} bytes.")
     try:
         source = body.decode()
-        return mended(json.loads(source), source) if source else {}
+        return mended(json.loads(source, parse_float=json_number), source) if source else {}
     except (ValueError, RecursionError) as error:
         raise InputInvalid(f"The body is no JSON: {error}") from error
 

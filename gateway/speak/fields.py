@@ -15,6 +15,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIRST_HALF, _LAST_FIRST_HALF = "\ud800", "\udbff"
 _KEEP = "surrogatepass"
+_WHOLE = 2**53
 NAME_CHARACTERS = 100
 """Of a name that a refusal repeats."""
 
@@ -30,12 +31,18 @@ class FieldInvalid(InputInvalid):
 def json_object(text: str) -> dict[str, Any]:
     """The object in a text, NaN and halves of surrogate pairs included; those are for the fields to judge."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_float=json_number)
     except (ValueError, RecursionError) as error:
         raise FieldInvalid(f"This is not valid JSON: {str(error)[:200]}.", code="invalid_json") from None
     if not isinstance(found, dict):
         raise FieldInvalid("Send a JSON object.", code="invalid_json")
     return found
+
+
+def json_number(text: str) -> int | float:
+    """JSON has one kind of number: what is written 183.0 is as whole as 183."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < _WHOLE else value
 
 
 def mended(value: Any, source: str) -> Any:

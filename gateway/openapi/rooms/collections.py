@@ -131,14 +131,22 @@ def room(here: Here) -> Room:
         "fields": {"maxProperties": MAX_FIELDS,
             "propertyNames": {"pattern": f"^{FIELD.pattern}$", "not": {"enum": [*RESERVED]}}},
     }, nullable=True)  # fmt: skip
-    find = described(asked.SearchRequest, FIND, nullable=True)
+    given: list[Json] = [{"required": [name], "properties": {name: {"type": kind}}}
+        for name, kind in (("query", "string"), ("vector", "array"))]  # fmt: skip
+    find = described(asked.SearchRequest, FIND, nullable=True, rules={"anyOf": given})
+    some: list[Json] = [
+        {"required": ["documents"], "properties": {"documents": {"minItems": 1}}},
+        {"required": ["source"], "properties": {"source": {"type": "string"}}},
+        {"required": ["filter"], "properties": {"filter": {"type": "object", "minProperties": 1}}},
+    ]
+    remove = described(asked.DeleteRequest, DELETE, nullable=True, rules={"anyOf": some})
     known: Json = {
         "description": "It is known here: without effect.",
         "type": None,
         "minLength": None,
         "maxLength": None,
     }
-    said = described(TranscriptSearchRequest, FIND, {"collection": known}, nullable=True)
+    said = described(TranscriptSearchRequest, FIND, {"collection": known}, nullable=True, rules={"anyOf": given})
     document: Json = {
         "type": "object", "required": ["id", "text"], "description": "Whatever else it holds is a field.",
         "properties": {"id": {"type": "string"}, "text": {"type": "string"}, "source": {"type": "string"}},
@@ -182,8 +190,8 @@ def room(here: Here) -> Room:
             ),
             Operation(
                 method="POST", path=f"{ONE}/documents/delete", id="removeDocuments", tag=TAG,
-                summary="Remove documents", parameters=[one], body=body(described(asked.DeleteRequest, DELETE, nullable=True),
-                    example={"documents": ["persuasion"]}),
+                summary="Remove documents", parameters=[one],
+                body=body(remove, example={"documents": ["persuasion"]}),
                 answers={200: answer("What went.", answered(CollectionDelete))}, fails=fails,
                 at=f"{AT}/documents/delete", curl=f'{JSON_TYPE} -d \'{{"documents": ["persuasion"]}}\'',
             ),

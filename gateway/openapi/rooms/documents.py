@@ -95,7 +95,7 @@ class DocumentAnswer(TypedDict):
 
 def room(here: Here) -> Room:
     """The routes."""
-    file: Json = {"type": "string", "format": "x-document", "description": "A PDF or a picture."}
+    file: Json = {"type": "string", "format": "binary", "description": "A PDF or a picture."}
     read: Json = {
         "pages": {"type": "string", "pattern": "^([0-9]{1,6}|[0-9]{1,6}-[0-9]{0,6})?$",
             "description": "Which: `3`, `3-7` or `3-`; else all."},

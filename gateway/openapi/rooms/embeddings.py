@@ -111,7 +111,7 @@ class Reranked(TypedDict):
 
 def room(here: Here) -> Room:
     """The routes."""
-    text: Json = {"type": "string"}
+    text: Json = {"type": "string", "minLength": 1}
     ids: Json = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
     image: Json = text | {"contentEncoding": "base64"}
     item: Json = {"anyOf": [text, ids, _object("text", text), _object("image", image)]}
@@ -125,7 +125,9 @@ def room(here: Here) -> Room:
     embed = described(asked.EmbeddingRequest, EMBEDDINGS, {
         "input": {"anyOf": [text, ids, many]}, "model": here.embedding_names()}, nullable=True)  # fmt: skip
     either: Json = {"enum": [*asked.LANES], "anyOf": None, "type": "string"}
-    rank = described(rerank.RerankRequest, RERANK, {"documents": documents, "lane": either}, nullable=True)
+    rank = described(
+        rerank.RerankRequest, RERANK, {"query": {"minLength": 1}, "documents": documents, "lane": either}, nullable=True
+    )
     fails = (400, 404, 408, 413, 429, 500, 501, 503)
     return Room(
         tag=TAG,

@@ -105,7 +105,7 @@ def room(here: Here) -> Room:
                 summary="Fetch the transcript",
                 parameters=[one, in_path("format", "Its form.", enum=[*FORMATS])],
                 answers={200: _transcript()}, fails=(400, 404, 409, 429, 500, 503), at=f"{AT}/results/srt",
-                curl="-O -J",
+                curl="-o talk.srt",
             ),
             Operation(
                 method="GET", path=f"{JOB}/audio", id="getJobAudio", tag=TAG, summary="Fetch the recording",
@@ -115,7 +115,7 @@ def room(here: Here) -> Room:
                     in_header("If-Range", "The range only if the file has this ETag, which it always keeps."),
                     in_header("If-None-Match", "304 if the file has this ETag."),
                 ],
-                answers=_audio(), fails=(404, 409, 429, 500, 503), at=f"{AT}/audio", curl="-O -J",
+                answers=_audio(), fails=(404, 409, 429, 500, 503), at=f"{AT}/audio", curl="-o recording",
             ),
             Operation(
                 method="GET", path=f"{JOB}/events", id="watchJob", tag=TAG, summary="Watch a job",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -14,15 +14,20 @@ from gateway.openapi.shapes import answered
 
 
 class Model(TypedDict):
-    """A model that is loaded. `created` is when the service started, in seconds since 1970."""
+    """A model that is loaded. `created` is when the service started, in seconds since 1970. One that listens has
+    `languages`, one for embeddings `dimensions` of its vectors, `sizes` that they may be cut to, and `max_tokens`."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: Literal["speechlane"]
     task: str
-    languages: list[str]
     aliases: list[str]
+    languages: NotRequired[list[str]]
+    dimensions: NotRequired[int]
+    sizes: NotRequired[list[int]]
+    max_tokens: NotRequired[int]
+    pictures: NotRequired[bool]
 
 
 class Models(TypedDict):
@@ -74,7 +79,7 @@ def room(here: Here) -> Room:
                 id="getModel",
                 tag="Models and voices",
                 summary="Look at one model",
-                parameters=[in_path("model", "Its name or an alias.", **here.model_names())],
+                parameters=[in_path("model", "Its name or an alias.", **here.all_model_names())],
                 answers={200: answer("The model, under the name that was asked for.", answered(Model))},
                 fails=(404, 503),
                 at="/v1/models/whisper-1",

@@ -73,6 +73,7 @@ class Readiness(TypedDict):
     devices: NotRequired[list[DeviceState]]
     speech: NotRequired[SpeechState]
     batch: NotRequired[BatchState]
+    embeddings: NotRequired[Literal["off", "not_installed", "loading", "failed", "ready"]]
 
 
 def room(here: Here) -> Room:
