@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -14,6 +14,11 @@ from gateway import pages
 from gateway.health import readiness
 from gateway.state import SERVICE, Service
 from gateway.status_history import EVERY, LATENCIES, Buckets, Figures, History, Moment, quantile, rise, rounded
+
+if TYPE_CHECKING:
+    from speech.engine import ModelInfo
+    from speech.tts import VoiceInfo
+    from vision_text.embeddings.embedder import ModelInfo as EmbeddingInfo
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -100,26 +105,27 @@ def _refused(oldest: Moment, current: Moment) -> list[dict[str, Any]]:
 
 
 def _models(service: Service) -> Iterable[dict[str, Any]]:
-    """Those that hear, then the voices, the defaults first."""
-    engine = service.loaded
-    if engine is None:
-        return
-    for model in engine.models():
-        yield {
-            "name": model.name,
-            "task": "hears",
-            "languages": list(model.languages),
-            "precision": engine.precision(model.name),
-            "aliases": list(model.aliases),
-        }
-    for voice in engine.voices():
-        yield {
-            "name": voice.name,
-            "task": "speaks",
-            "languages": list(voice.languages),
-            "precision": None,
-            "aliases": list(voice.aliases),
-        }
+    """Those that hear, the voices, those that embed; the defaults first."""
+    if (engine := service.loaded) is not None:
+        for model in engine.models():
+            yield _model(model, "hears", model.languages, engine.precision(model.name))
+        for voice in engine.voices():
+            yield _model(voice, "speaks", voice.languages)
+    if (embedder := service.embeddings.loaded) is not None:
+        for found in embedder.models():
+            yield _model(found, "embeds")
+
+
+def _model(
+    info: ModelInfo | VoiceInfo | EmbeddingInfo, task: str, languages: Sequence[str] = (), precision: str | None = None
+) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "task": task,
+        "languages": list(languages),
+        "precision": precision,
+        "aliases": list(info.aliases),
+    }
 
 
 def _version() -> str | None:
