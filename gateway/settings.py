@@ -119,7 +119,7 @@ class Settings(BaseSettings):
     collections: str | None = Field(
         None,
         description="Where collections of texts and vectors lie: a folder, or postgresql://USER@HOST/DATABASE; unset: "
-        "collections in the cache directory.",
+        "collections in batch_dir.",
     )
     search_transcripts: bool = Field(
         True, description="Let transcripts of finished jobs be searched for what was said (with embeddings only)."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.console import fail
-from gateway.cli.lane_options import setting
+from gateway.cli.lane_options import batch_settings, setting
 
 if TYPE_CHECKING:
     from vision_text.store.store import Store
@@ -21,7 +21,7 @@ Place = Annotated[
         "--collections",
         metavar="PATH|URL",
         help="Where collections lie: a folder, or postgresql://HOST/DATABASE; a password is better given in the "
-        "variable. [the cache directory; SPEECHLANE_COLLECTIONS]",
+        "variable. Unset: collections in the batch directory. [SPEECHLANE_COLLECTIONS]",
     ),
 ]
 Url = Annotated[
@@ -51,9 +51,12 @@ def place_of(given: str | None, config: Path | None) -> str:
     found = setting("collections", given, config)
     if found is not None:
         return str(found)
-    from speech.models import cache_dir
+    return str(data_directory(config) / "collections")
 
-    return str(cache_dir() / "collections")
+
+def data_directory(config: Path | None) -> Path:
+    """Where this machine keeps what is made here."""
+    return batch_settings(None, None, None, config).directory.absolute()
 
 
 @contextmanager

@@ -93,6 +93,7 @@ def command(
 
     wanted = Wanted(
         into, model, dimensions, precision, fields, pieces, overlap, errors or Path(f"{into}-errors.jsonl"),
+        asked.data_directory(config) / "ingests",
         device, threads, download, quiet, as_json,
     )  # fmt: skip
     settings = lane.batch_settings(redis_url, spool_url, batch_dir, config)

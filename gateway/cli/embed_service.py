@@ -19,7 +19,6 @@ from gateway.cli.embed_progress import EmbedBoard, summary
 from gateway.cli.embed_sources import Sources
 from gateway.cli.embedding import INTERRUPTED, SOME_FAILED, Wanted
 from gateway.cli.service import ask
-from speech.models import cache_dir
 from speechlane.client.errors import ClientError
 from vision_text.ingest.checkpoint import START, Checkpoint, Counts, FaultFile, Note, Position
 from vision_text.ingest.document import Document, Fault
@@ -62,7 +61,7 @@ async def embed_at_service(sources: Sources, wanted: Wanted, url: str, key: str 
     try:
         collection = await asyncio.to_thread(_collection, sources, wanted, url, key)
         source = sources.open(collection["fields"])
-        with Checkpoint(cache_dir() / "ingests", f"{url}\0{wanted.into}\0{sources.key}") as checkpoint, board:
+        with Checkpoint(wanted.notes, f"{url}\0{wanted.into}\0{sources.key}") as checkpoint, board:
             counts = await _send(source, collection, wanted, (url, key), checkpoint, board, stop)
     except ClientError as error:
         fail(str(error))

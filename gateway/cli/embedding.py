@@ -18,7 +18,6 @@ from gateway.cli.collection_options import DEFAULT_MODEL
 from gateway.cli.console import err
 from gateway.cli.embed_progress import EmbedBoard, summary
 from gateway.cli.embed_sources import Sources
-from speech.models import cache_dir
 from vision_text.embeddings.embedder import Embedder, EmbeddingSettings
 from vision_text.embeddings.space import Space, check_same
 from vision_text.ingest.checkpoint import Checkpoint, Counts, FaultFile
@@ -45,6 +44,8 @@ class Wanted:
     pieces: int | None
     overlap: int | None
     errors: Path
+    notes: Path
+    """The directory of checkpoints."""
     device: str
     threads: int | None
     download: bool
@@ -127,7 +128,7 @@ class Embedding:
         )
         source = self._sources.open(collection.info.fields)
         key = f"{self._place}\0{wanted.into}\0{self._sources.key}"
-        with Checkpoint(cache_dir() / "ingests", key) as checkpoint:
+        with Checkpoint(wanted.notes, key) as checkpoint:
             ingest = Ingest(
                 source,
                 collection,

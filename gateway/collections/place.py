@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from gateway.batch.lane import batch_settings
 from gateway.batch.places import Places, share
 from gateway.settings import Settings
 from workers.errors import Overloaded, ServingError
@@ -48,7 +49,7 @@ class Collections:
     """`store` and everything of it blocks: use `call`."""
 
     def __init__(self, settings: Settings) -> None:
-        self._place = settings.collections or str(default_place())
+        self._place = settings.collections or str(default_place(batch_settings(settings).directory))
         self._threads = ThreadPoolExecutor(THREADS, "collections")
         self._tidying = ThreadPoolExecutor(1, "collections-tidy")
         self._opening = asyncio.Lock()
@@ -131,8 +132,6 @@ class Collections:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def default_place() -> Path:
-    """Beside the models and the jobs of this machine."""
-    from speech.models import cache_dir
-
-    return cache_dir() / "collections"
+def default_place(directory: Path) -> Path:
+    """Beside the queue and the files of jobs, in their `directory`."""
+    return directory / "collections"

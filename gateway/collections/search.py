@@ -34,6 +34,7 @@ async def search_transcripts(request: web.Request) -> web.Response:
 
 async def _search(request: web.Request, name: str | None) -> web.Response:
     """In the collection of that name, or in the one that the body names."""
+    from vision_text.store.errors import CollectionNotFound
     from vision_text.store.filters import parse_filter
 
     service = request.app[SERVICE]
@@ -41,7 +42,12 @@ async def _search(request: web.Request, name: str | None) -> web.Response:
         with service.receiving():
             fields = await read_object(request)
             asked = checked(SearchRequest, fields if name is None else {**fields, "collection": name})
-            collection = await opened(request, asked.collection)
+            try:
+                collection = await opened(request, asked.collection)
+            except CollectionNotFound:
+                if name is None:
+                    raise
+                return web.json_response({"object": "list", "collection": name, "mode": asked.mode, "data": []})
             where = parse_filter(asked.filter, collection.info.filterable)
             async with cancelled_when_gone(request):
                 mode, vector, space = await _vector(service, collection, asked)

@@ -55,6 +55,11 @@ export class Api {
     await this.#ask(jobPath(id), { method: "DELETE" });
   }
 
+  /** What a search finds: {data: hits, the best first}. */
+  async search(path, fields, signal) {
+    return (await this.#ask(path, { method: "POST", body: JSON.stringify(fields) }, signal)).json();
+  }
+
   /** The answer that holds a result, its body not yet read. */
   result(id, format, signal) {
     return this.#ask(`${jobPath(id)}/results/${format}`, {}, signal);

@@ -38,6 +38,10 @@ export class JobList {
     return this.#rows.size;
   }
 
+  some(matches) {
+    return this.#order.some(({ job }) => matches(job));
+  }
+
   get(id) {
     return this.#rows.get(id)?.job;
   }

@@ -8,6 +8,7 @@ const TITLES = {
   cancel: "It could not be cancelled",
   retry: "It could not be tried again",
   delete: "It could not be deleted",
+  search: "The recordings could not be searched",
   result: "The transcript could not be fetched",
 };
 
@@ -15,7 +16,7 @@ const TITLES = {
 export function refusedProblem(what, refused, key) {
   if (refused.status === 0) return problem("unreachable");
   if (refused.status === 401) return problem(key ? "keyWrong" : "keyMissing");
-  const gone = refused.status === 404 && what !== "list";
+  const gone = refused.status === 404 && !["list", "search"].includes(what);
   const text = gone ? "It is no longer on the server: somebody deleted it, or it expired." : refused.message;
   return { id: `refused-${what}`, title: TITLES[what], text, action: what === "list" ? "retry" : undefined };
 }

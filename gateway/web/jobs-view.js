@@ -26,6 +26,7 @@ export class JobView {
   #job = null;
   #transcript = null;
   #fetching = null;
+  #wanted = null; // the second to go to when the transcript is there
 
   /** on.act(job, what), on.remove(job), on.problem(problem); `key()` is the API key. */
   constructor({ api, key, reader, strip, player, now, on }) {
@@ -50,15 +51,18 @@ export class JobView {
     return this.#job?.id ?? null;
   }
 
-  open(job) {
+  /** From `seconds` on, null for the beginning. */
+  open(job, seconds = null) {
     this.close();
     this.#job = job;
+    this.#wanted = seconds;
     $("job-title").textContent = job.name;
     $("job").hidden = false;
     $("player").hidden = false;
     this.#player.load(job.id);
     this.update(job);
-    this.#heard(0);
+    if (seconds === null) this.#heard(0);
+    else this.#player.seek(seconds);
   }
 
   close() {
@@ -149,6 +153,9 @@ export class JobView {
       $("job-note").textContent = "Nobody speaks in this recording.";
       this.#heard(this.#player.time);
       await this.#reader.show(transcript);
+      const wanted = this.#wanted;
+      this.#wanted = null;
+      if (wanted !== null && !control.signal.aborted) this.seek(wanted, true);
     } catch (error) {
       if (!control.signal.aborted) this.#on.problem(refusedProblem("result", error, this.#on.key()));
     } finally {

@@ -7,10 +7,11 @@ import { Options } from "./jobs-options.js";
 import { Player } from "./jobs-player.js";
 import { refusedProblem } from "./jobs-problems.js";
 import { Reader } from "./jobs-reader.js";
+import { namedBy, SaidSearch } from "./jobs-search.js";
 import { Strip } from "./jobs-strip.js";
 import { Uploads } from "./jobs-uploads.js";
 import { JobView } from "./jobs-view.js";
-import { plural, stage } from "./jobs-words.js";
+import { plural, READABLE, stage } from "./jobs-words.js";
 import { Notice } from "./notice.js";
 
 const LISTED_BY_ITSELF = 2000;
@@ -24,6 +25,7 @@ const now = () => Date.now() / 1000 + api.skew;
 
 let listed = false; // the first page has come
 let older = false; // there are more on the server
+let routed = ""; // the address that is shown
 let scrolled = 0; // where the list was when a job was opened
 let wanted = LISTED_BY_ITSELF;
 const heardOf = new Map(); // when the feed last told of a job, by id
@@ -37,6 +39,16 @@ const list = new JobList({
   search: $("search"),
   now,
   on: { act, remove, shown },
+});
+const said = new SaidSearch({
+  form: $("said"),
+  found: $("found"),
+  line: $("found-line"),
+  api,
+  on: {
+    searching: (any) => $("listing").classList.toggle("searching", any),
+    problem: (error) => notice.show(refusedProblem("search", error, key())),
+  },
 });
 const uploads = new Uploads($("uploads"), {
   options,
@@ -178,12 +190,17 @@ function shown(rows = null) {
   $("filters").hidden = list.size < 2;
   if (rows !== null) $("none").hidden = rows > 0 || !any;
   $("more").hidden = !older;
+  said.offer(list.some((job) => READABLE.includes(job.state)));
 }
 
-/** The address names the job that is opened. */
+/** The address names the job that is opened, and perhaps the second to go to in it. */
 async function route() {
-  const id = decodeURIComponent(location.hash.slice(1));
-  if (id === (view.id ?? "")) return;
+  const { id, seconds } = namedBy(location.hash);
+  if (id === (view.id ?? "")) {
+    if (id && seconds !== null && routed !== location.hash) view.seek(seconds, true);
+    routed = location.hash;
+    return;
+  }
   if ($("notice").dataset.problem === "skipped") notice.hide();
   if (!id) {
     const closed = view.id;
@@ -197,10 +214,11 @@ async function route() {
   if (!listed) return;
   try {
     const job = list.get(id) ?? (await api.job(id));
-    if (id !== decodeURIComponent(location.hash.slice(1))) return;
+    if (id !== namedBy(location.hash).id) return;
+    routed = location.hash;
     if (!view.id) scrolled = scrollY;
     showView("job");
-    view.open(job);
+    view.open(job, seconds);
     document.title = `${job.name} – Speechlane`;
     scrollTo({ top: 0, behavior: "instant" });
     $("job-title").focus({ preventScroll: true });
@@ -237,6 +255,7 @@ function optionChanged(name) {
   if (name !== "key") return;
   notice.hide();
   uploads.keyChanged();
+  said.restart();
   list.clear();
   listed = false;
   feed.restart();
