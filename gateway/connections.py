@@ -54,7 +54,12 @@ class Patient(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop()
+        waiting = self._task_handler if not self._request_in_progress else None
         super().connection_lost(exc)
+        if waiting is not None:
+            # For another request, or for the rest of a body that was refused: neither comes any more, and nobody would
+            # tell it.
+            waiting.cancel()
 
     def handle_error(
         self,

@@ -1,9 +1,9 @@
-"""The real service on a model that hears nothing: every step takes 50 ms, whoever is in it.
+"""The real service on a model that hears nothing, every step of which takes 50 ms, and a voice that speaks in sines.
 
-What is left to measure is everything around the model: sockets, sessions, voice activity, the step loop. It takes the
+What is left to measure is everything around the models: sockets, sessions, voice activity, the step loop. It takes the
 settings of `speechlane serve`, each with a value, and two of its own:
 
-    python -m tests.load.fixed_service --port 8701 --step 0.05 --vad silero
+    python -m tests.load.fixed_service --port 8701 --step 0.05 --vad silero --wyoming-port 8702
 
 `--vad level` takes loud for speech, so that voice activity costs next to nothing as well.
 """
@@ -15,6 +15,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,16 @@ from speech.engine import Engine, EngineSettings, _return_large_blocks
 from speech.events import Word
 from speech.loading import OPENAI_NAMES, Model, ModelInfo
 from speech.vad import SileroVad, VadRequest, VadResult
+from tests.speech.speaking.sines import Sines
 from workers.backend import Demand, Done, Limits, Spec, StepResult
 from workers.device import Device
 from workers.errors import InputInvalid
 from workers.pool import Pool
 
-MODEL = "fixed"
+MODEL, VOICE = "fixed", "heart"
 WORDS_A_SECOND = 2.5
+QUIET = {"batch": False, "voices": (), "embeddings": (), "documents": 0}
+"""Settings of a service without models of its own."""
 TOGETHER = 64
 """Streams in one step."""
 SHARE = 1e-4
@@ -119,8 +123,12 @@ def engine(seconds: float, vad: str) -> Engine:
     device.add(FixedAsr(seconds))
     ears.add(SileroVad() if vad == "silero" else LevelVad())
     made = Engine(EngineSettings(models=(MODEL,), voices=()), [device], ears)
+    voice = Sines(name=VOICE)
+    voice.info = replace(voice.info, rate=8000)  # which every format takes; it speaks eight times as fast
+    made._house.settle([voice])
     device.start()
     ears.start()
+    made._house.rehearse()
     info = ModelInfo(MODEL, "asr", ("en",), OPENAI_NAMES)
     made._models[MODEL] = Model(info, Pool(MODEL, [device]), lambda *_: SHARE)
     return made
@@ -140,7 +148,7 @@ def main() -> None:
     def tell(url: str) -> None:
         print(url, file=sys.stderr)
 
-    settings = load_settings(port=options.port, batch=False, voices=(), **names)
+    settings = load_settings(**QUIET, port=options.port, **names)
     asyncio.run(serve(settings, listening=tell, ready=tell, start=start))
 
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from gateway.app import build_app
+from gateway.connections import PatientRunner
 from gateway.settings import Settings
 from gateway.sockets import LIMITS, SocketLimits
 from gateway.state import SERVICE, Service
@@ -51,7 +52,7 @@ class Server:
         app.cleanup_ctx.clear()
         service = app[SERVICE]
         service.engine = self.engine
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        runner = PatientRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from gateway.app import build_app
+from gateway.connections import PatientRunner
 from gateway.settings import Settings
 from gateway.sockets import LIMITS, SocketLimits
 from gateway.speak.handler import SPEAK_LIMITS
@@ -24,11 +25,11 @@ from speech.engine import Engine, EngineSettings
 class Server:
     """Applications on one event loop in one thread, all on one engine."""
 
-    def __init__(self, models: tuple[str, ...] = ()) -> None:
+    def __init__(self, models: tuple[str, ...] = (), engine: Engine | None = None) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="server", daemon=True)
         self._thread.start()
-        self.engine: Engine = self.run(Engine.start(EngineSettings(models=models, voices=("heart",))))
+        self.engine: Engine = engine or self.run(Engine.start(EngineSettings(models=models, voices=("heart",))))
         # A slow machine must not refuse what these tests ask for at once.
         self.admitted_share(1000.0)
 
@@ -62,7 +63,7 @@ class Server:
         service = app[SERVICE]
         service.engine = self.engine
         service.metrics.watch_engine(lambda: self.engine)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        runner = PatientRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
