@@ -160,6 +160,7 @@ class Metrics:
             buckets=LAG_BUCKETS,
             registry=registry,
         )
+        self._tasks = Gauge("speechlane_event_loop_tasks", "Tasks of the event loop.", registry=registry)
 
     def session_started(self, protocol: str) -> None:
         """A live session was admitted."""
@@ -308,5 +309,6 @@ class Metrics:
             self._lag.observe(max(0.0, loop.time() - due))
 
     def exposition(self) -> bytes:
-        """Everything in Prometheus' text format 0.0.4."""
+        """Everything in Prometheus' text format 0.0.4. From the event loop."""
+        self._tasks.set(len(asyncio.all_tasks()))
         return generate_latest(self.registry)

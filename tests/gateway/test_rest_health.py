@@ -65,6 +65,7 @@ async def test_metrics_can_be_read_by_prometheus(http: ClientSession) -> None:
         "speechlane_chunk_round_trip_seconds": "histogram",
         "speechlane_final_latency_seconds": "histogram",
         "speechlane_event_loop_lag_seconds": "histogram",
+        "speechlane_event_loop_tasks": "gauge",
         "speechlane_device_utilisation": "gauge",
         "speechlane_device_reserved": "gauge",
         "speechlane_device_streams": "gauge",
