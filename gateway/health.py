@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -142,5 +143,7 @@ def _embedding_model(info: EmbeddingInfo, service: Service) -> dict[str, Any]:
 
 async def metrics(request: web.Request) -> web.Response:
     """Prometheus' text format."""
-    body = request.app[SERVICE].metrics.exposition()
+    found = request.app[SERVICE].metrics
+    found.tasks(len(asyncio.all_tasks()))
+    body = found.exposition()
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

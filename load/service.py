@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -34,13 +35,15 @@ class Running:
     url: str
     process: psutil.Process | None
     key: str | None = None
+    tls: ssl.SSLContext | None = None
+    """What trusts it, when it is on https."""
 
     def state(self) -> dict[str, Any]:
         """What /readyz says."""
         try:
             headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             asked = urllib.request.Request(f"{self.url}/readyz", headers=headers)
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(asked, timeout=30, context=self.tls) as answer:
                 body: dict[str, Any] = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -72,10 +75,12 @@ def service(
     cpus: Sequence[int] = (),
     key: str | None = None,
     program: Sequence[str] = SERVE,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Running]:
     """The service at `url`, or, with None, one started with `flags` on a free port and stopped at the end.
 
     `cpus`: the only ones that one may run on; none: all. `key`: for a service with keys. `program`: another one.
+    `tls`: what trusts one that is started with a certificate among its `flags`.
     """
     if url is not None:
         yield Running(url.rstrip("/"), _listener(url), key)
@@ -86,7 +91,8 @@ def service(
     with tempfile.NamedTemporaryFile(prefix="speechlane-load-", suffix=".log") as log:
         root = Path(__file__).absolute().parent.parent
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=root)
-        running = Running(f"http://127.0.0.1:{port}", psutil.Process(process.pid), key)
+        scheme = "http" if tls is None else "https"
+        running = Running(f"{scheme}://127.0.0.1:{port}", psutil.Process(process.pid), key, tls)
         try:
             _wait(running, process, Path(log.name))
             yield running
