@@ -60,6 +60,14 @@ class Room:
     sockets: Sequence[Socket] = field(default=())
 
 
+def size(count: int) -> str:
+    """Bytes, as people say it."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
+
+
 def answer(description: str, schema: Any = None, media: str = JSON, headers: Json | None = None) -> Json:
     """A response; without a schema it has no body."""
     found: Json = {"description": description}

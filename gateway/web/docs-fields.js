@@ -60,7 +60,7 @@ export class Fields {
     const of = this.resolved(schema);
     const options = of.anyOf ?? of.oneOf;
     if (options && !of.type) return [...new Set(options.map((one) => this.type(one)))].join(" or ");
-    if (of.type === "array") return `list of ${this.type(of.items ?? {})}`;
+    if (of.type === "array") return `list of ${several(this.type(of.items ?? {}))}`;
     if (of.type === "string" && of.format === "binary") return "file";
     if (of.type === "object") return "object";
     if (of.type) return { string: "text", integer: "whole number", boolean: "true or false" }[of.type] ?? of.type;
@@ -113,6 +113,10 @@ export class Fields {
     const about = of.description ?? of.title;
     return about ? node("p", "option", phrase(about)) : null;
   }
+}
+
+function several(kind) {
+  return /^(text|file|object|number|whole number)$/.test(kind) ? `${kind}s` : kind;
 }
 
 function choices(values) {

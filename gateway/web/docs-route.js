@@ -81,7 +81,7 @@ function answers(responses, fields) {
     .sort(([one], [other]) => one - other)
     .map(([status, { description, content = {}, headers = {} }]) => {
       const kinds = Object.keys(content);
-      const head = node("p", "", node("span", `status s${status[0]}`, status), phrase(description));
+      const head = node("p", "", node("span", `status s${status[0]}`, status), node("span", "", phrase(description)));
       const row = node("li", "", head);
       if (kinds.length && status < 400) head.append(node("span", "media", kinds.join(", ")));
       const lists = kinds.map((kind) => content[kind].schema).filter((schema) => schema && fields.inner(schema));

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from gateway.documents.request import MOST_QUESTION, MOST_SOURCES
 from gateway.openapi.here import Here
-from gateway.openapi.operation import Operation, Room, answer, body
+from gateway.openapi.operation import Operation, Room, answer, body, size
 from gateway.openapi.shapes import Json, answered
 
 TAG = "Documents"
@@ -122,7 +122,7 @@ def room(here: Here) -> Room:
     return Room(
         tag=TAG,
         about="What a PDF or a picture says and where: its text layer, or read from its picture; and answers to "
-        f"questions about it, with their places. Files up to {here.settings.max_upload_bytes} bytes.",
+        f"questions about it, with their places. Files up to {size(here.settings.max_upload_bytes)}.",
         operations=[
             Operation(
                 method="POST", path="/v1/documents", id="readDocument", tag=TAG, summary="Read a document",

@@ -11,7 +11,7 @@ from gateway.embeddings import rerank
 from gateway.embeddings.body import BODY_BYTES
 from gateway.embeddings.handler import LANE_HEADER, SPACE_HEADER
 from gateway.openapi.here import Here
-from gateway.openapi.operation import Operation, Room, answer, body, described, header, in_header
+from gateway.openapi.operation import Operation, Room, answer, body, described, header, in_header, size
 from gateway.openapi.shapes import Json, answered
 from vision_text.embeddings import space as spaces
 
@@ -132,7 +132,7 @@ def room(here: Here) -> Room:
     return Room(
         tag=TAG,
         about=f"Texts and pictures as vectors, in OpenAI's form, and documents ranked by a query, in Cohere's and "
-        f"Jina's. Bodies have up to {BODY_BYTES} bytes.",
+        f"Jina's. Bodies have up to {size(BODY_BYTES)}.",
         operations=[
             Operation(
                 method="POST", path="/v1/embeddings", id="createEmbedding", tag=TAG, summary="Embed texts",

@@ -16,7 +16,7 @@ from gateway.batch.routes import JOB_ID
 from gateway.batch.views import JOBS
 from gateway.batch.webhook_hosts import URL_CHARACTERS
 from gateway.openapi.here import Here
-from gateway.openapi.operation import JSON, Operation, Room, answer, body, header, in_header, in_path, in_query
+from gateway.openapi.operation import JSON, Operation, Room, answer, body, header, in_header, in_path, in_query, size
 from gateway.openapi.shapes import Json, answered, nullable
 from gateway.uploads import MAX_PARTS
 
@@ -62,7 +62,7 @@ def room(here: Here) -> Room:
                 method="POST", path=JOBS, id="createJob", tag=TAG, summary="Hand in a recording",
                 description="In a form, send the fields before `file`: what is wrong with them is then said before the "
                 "file has been sent. In JSON, `upload` names a resumable upload that is complete. Files up to "
-                f"{here.settings.batch_max_file_bytes} bytes and {here.settings.batch_max_seconds:g} s; a form has at "
+                f"{size(here.settings.batch_max_file_bytes)} and {here.settings.batch_max_seconds:g} s; a form has at "
                 f"most {MAX_PARTS} parts.",
                 body=_body(here),
                 answers={201: made,

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from gateway.openapi.here import Here
-from gateway.openapi.operation import Operation, Room, answer, body
+from gateway.openapi.operation import Operation, Room, answer, body, size
 from gateway.openapi.shapes import Json, answered
 from gateway.transcription_request import FORMATS, GRANULARITIES, STREAMED
 from gateway.uploads import FIELD_BYTES, MAX_PARTS
@@ -95,7 +95,7 @@ def room(here: Here) -> Room:
                 tag="Transcription",
                 summary="Transcribe a recording",
                 description="WAV, FLAC, MP3, M4A, Ogg and WebM are read, also the sound of videos. With `stream` the "
-                f"text comes as server-sent events while it is made. Files up to {most} bytes and "
+                f"text comes as server-sent events while it is made. Files up to {size(most)} and "
                 f"{here.settings.max_audio_seconds:g} s; longer ones are for `POST /v1/batch/jobs`. A form has at most "
                 f"{MAX_PARTS} parts.",
                 body=body(_form(here), "multipart/form-data"),
