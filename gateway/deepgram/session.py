@@ -15,12 +15,14 @@ from gateway.deepgram.channel import Channel
 from gateway.deepgram.messages import Message, parse
 from gateway.deepgram.options import Asked
 from gateway.deepgram.sound import Sound
+from gateway.listening import PIECE, Listening
 from gateway.sockets import Close, Connection
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
 from gateway.telemetry.hearing import heard
 from gateway.utterances import Quiet
-from speech.asr import SAMPLE_RATE, Samples
+from speech.asr import Samples
+from speech.events import Event
 from workers.errors import BackendFailed, InputInvalid, InputTooLarge, ServingError
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("speechlane.deepgram")
 
-PIECE = 5 * SAMPLE_RATE
-"""Samples handed to a stream at once."""
 UNDECODABLE, SILENT = 1008, 1011
 """Their close codes of DATA-0000 and NET-0001."""
 EFFECTIVE = ("punctuate", "smart_format")
@@ -52,7 +52,7 @@ class ListenSession:
         self.refusal: tuple[int, str] | None = None
         """Their code and reason for closing, when it is theirs alone."""
         self._connection, self._metrics = connection, service.metrics
-        self._asked, self._sound, self._transcribers = asked, sound, transcribers
+        self._asked, self._sound = asked, sound
         self._id, self._created, self._sha = request_id, results.created(), hashlib.sha256()
         self._config = asked.stream
         metadata = {
@@ -62,14 +62,12 @@ class ListenSession:
         } | ({"extra": asked.query.extra} if asked.query.extra else {})
         count = len(transcribers)
         self._channels = [Channel(connection, asked.query, service.metrics, n, count, metadata) for n in range(count)]
-        self._pumps: list[asyncio.Task[None]] = []
         self._quiet = Quiet()
-        self._asked_to_close = self._ending = False
+        self._streams = [self._listen(number, transcriber) for number, transcriber in enumerate(transcribers)]
+        self._asked_to_close = False
 
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then finalise what is open if the client can still hear it."""
-        pairs = zip(self._transcribers, self._channels, strict=True)
-        self._pumps = [asyncio.create_task(self._pass_on(*pair), name="deepgram results") for pair in pairs]
         self._connection.before_drain = self._quiet.wait
         async for frame in self._connection.frames():
             await self._take(frame)
@@ -83,11 +81,7 @@ class ListenSession:
 
     async def close(self) -> None:
         """Free the streams, whatever state they are in."""
-        self._ending = True
-        await asyncio.gather(*(transcriber.close() for transcriber in self._transcribers), return_exceptions=True)
-        for pump in self._pumps:
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        await asyncio.gather(*(stream.close() for stream in self._streams), return_exceptions=True)
 
     async def _take(self, frame: WSMessage) -> None:
         try:
@@ -122,12 +116,12 @@ class ListenSession:
     async def _finalize(self, only: int | None) -> None:
         if only is not None and only >= len(self._channels):
             raise FieldInvalid(f"There is no channel {only}; they count from 0.", code="invalid_value", param="channel")
-        for number, (transcriber, channel) in enumerate(zip(self._transcribers, self._channels, strict=True)):
+        for number, (stream, channel) in enumerate(zip(self._streams, self._channels, strict=True)):
             if only in (None, number):
                 try:
-                    await transcriber.commit()
+                    await stream.transcriber.commit()
                 except InputInvalid:  # nothing came since the last utterance
-                    channel.finalized(transcriber.position)
+                    channel.finalized(stream.transcriber.position)
 
     async def _configure(self, message: Message) -> None:
         for name in message.features or {}:
@@ -140,23 +134,22 @@ class ListenSession:
         if message.keyterms is not None:
             options = replace(self._config.options, keywords=tuple(message.keyterms))
             self._config = replace(self._config, options=options)
-            for transcriber in self._transcribers:
-                await transcriber.reconfigure(self._config)
+            for stream in self._streams:
+                await stream.transcriber.reconfigure(self._config)
             success["keyterms"] = message.keyterms
         switched = [on for name, on in (message.features or {}).items() if name in EFFECTIVE]
         for channel in self._channels if switched else ():
             channel.formatted = any(switched)
         self._connection.send(success)
 
-    async def _hear(self, streams: list[Samples]) -> None:
-        """Hand on sound, piece by piece: a stream that is behind takes it slowly, and the session may end meanwhile."""
-        for first in range(0, len(streams[0]), PIECE):
-            if first and self._connection.ended():
+    async def _hear(self, channels: list[Samples]) -> None:
+        """Hand on sound, piece by piece, so that all streams come to the same moment together."""
+        over = self._connection.ended
+        for first in range(0, len(channels[0]), PIECE):
+            if first and over():
                 return
-            for transcriber, samples in zip(self._transcribers, streams, strict=True):
-                piece = samples[first : first + PIECE]
-                self._metrics.audio("live", len(piece) / SAMPLE_RATE)
-                await transcriber.append(piece)
+            for stream, samples in zip(self._streams, channels, strict=True):
+                await stream.hear(samples[first : first + PIECE], over)
 
     def _end(self) -> None:
         self._asked_to_close = True
@@ -164,7 +157,6 @@ class ListenSession:
 
     async def _finalise(self) -> None:
         """The last words, as far as they come in time."""
-        self._ending = True
         try:
             async with asyncio.timeout(self._connection.limits.finish_seconds):
                 if self.refusal is None or self.refusal[0] != UNDECODABLE:
@@ -177,28 +169,20 @@ class ListenSession:
             log.warning("a session could not take its last sound: %s: %s", error.code, error.message)
         try:
             async with asyncio.timeout(self._connection.limits.finish_seconds):
-                await asyncio.gather(*(transcriber.finish() for transcriber in self._transcribers))
-                await asyncio.gather(*self._pumps)
+                await asyncio.gather(*(stream.finish() for stream in self._streams))
         except TimeoutError:
             log.warning("the last words did not come in time")
         except ServingError as error:
             log.warning("a session could not be finalised: %s: %s", error.code, error.message)
         self._fail_open(BackendFailed("The stream ended before this was transcribed."))
 
-    async def _pass_on(self, transcriber: Transcriber, channel: Channel) -> None:
-        try:
-            number, flushed = self._channels.index(channel), self._connection.flushed
-            async for event in heard(transcriber.events(), self._metrics, channel=number, flushed=flushed):
-                self._quiet.hear(event, number)
-                channel.handle(event)
-        except ServingError as error:
-            self._fail(error)
-        except Exception:
-            log.exception("a stream failed")
-            self._fail(BackendFailed("The stream failed; the log of the service says why."))
-        else:
-            if not self._ending:
-                self._fail(BackendFailed("The stream ended by itself."))
+    def _listen(self, number: int, transcriber: Transcriber) -> Listening:
+        def said(event: Event) -> None:
+            self._quiet.hear(event, number)
+            self._channels[number].handle(event)
+
+        events = heard(transcriber.events(), self._metrics, channel=number, flushed=self._connection.flushed)
+        return Listening(transcriber, events, self._metrics, said, self._fail)
 
     def _undecodable(self, error: ServingError) -> None:
         """What was heard until now is finalised; more of it cannot be understood."""
@@ -222,7 +206,7 @@ class ListenSession:
             "request_id": self._id,
             "sha256": self._sha.hexdigest(),
             "created": self._created,
-            "duration": results.seconds(max(transcriber.position for transcriber in self._transcribers)),
+            "duration": results.seconds(max(stream.transcriber.position for stream in self._streams)),
             "channels": len(self._channels),
             "models": [results.model_uuid(self._asked.model)],
             "model_info": {results.model_uuid(self._asked.model): results.model_info(self._asked.model)},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from aiohttp import WSMessage, WSMsgType
 
+from gateway.listening import Listening
 from gateway.realtime.adapter import Adapter
 from gateway.realtime.config import PARAM_OF_FIELD, TRANSCRIPTION, audio_format, stream_config
 from gateway.realtime.items import new_id
@@ -20,7 +21,7 @@ from gateway.state import Service
 from gateway.telemetry.hearing import heard
 from gateway.telemetry.sessions import SESSION
 from gateway.utterances import Quiet
-from speech.asr import SAMPLE_RATE, Samples
+from speech.asr import Samples
 from speech.audio import AudioDecoder, AudioFormat
 from speech.config import StreamConfig
 from speech.events import Event
@@ -34,10 +35,6 @@ log = logging.getLogger("speechlane.realtime")
 
 INLINE_BYTES = 48 * 1024
 """Longer audio is decoded on a thread: this much (one second of 24 kHz PCM) takes about a millisecond."""
-
-PIECE = 5 * SAMPLE_RATE
-"""Samples handed to the stream at once."""
-
 
 NOTHING: Samples = np.zeros(0, np.float32)
 
@@ -64,16 +61,14 @@ class LiveSession:
         self._connection = connection
         self._engine: Engine = service.engine
         self._metrics = service.metrics
-        self._transcriber = transcriber
         self._config = config
         self._default_model = self._engine.resolve(None)
         self._expires_at = int(time.time() + connection.limits.session_seconds)
         self._decoder = AudioDecoder(audio)
         self._adapter = adapter
         self._position = 0.0
-        self._ending_stream = False
-        self._pump: asyncio.Task[None] | None = None
         self._quiet = Quiet()
+        self._stream = self._listen(transcriber)
 
     async def _other(self, event: ClientEvent) -> None:
         """Carry out an event of this kind of session. Raises `RequestError`, `InputInvalid`."""
@@ -91,7 +86,6 @@ class LiveSession:
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then finalise what is open if the client can still hear it."""
         self._tell("created")
-        self._listen()
         ending = await self._hear_client()
         if ending is not None:
             if self._record is not None:
@@ -116,13 +110,7 @@ class LiveSession:
 
     async def close(self) -> None:
         """Free the stream, whatever state it is in."""
-        self._ending_stream = True
-        try:
-            await self._transcriber.close()
-        finally:
-            if self._pump is not None:
-                self._pump.cancel()
-                await asyncio.gather(self._pump, return_exceptions=True)
+        await self._stream.close()
 
     async def _take(self, frame: WSMessage) -> None:
         try:
@@ -148,7 +136,6 @@ class LiveSession:
         except Draining as error:
             self._stop(Close.DRAINING, error.message)
         except ServingError as error:
-            log.warning("session %s: %s: %s", self.id, error.code, error.message)
             self._fail(error)
         except Exception as error:
             log.exception("session %s failed on a frame", self.id)
@@ -159,9 +146,9 @@ class LiveSession:
             case Append():
                 await self._append(event.audio)
             case Commit():
-                await self._transcriber.commit()
+                await self._stream.transcriber.commit()
             case Clear():
-                await self._transcriber.clear()
+                await self._stream.transcriber.clear()
             case _:
                 await self._other(event)
 
@@ -173,15 +160,9 @@ class LiveSession:
         await self._hear(samples)
 
     async def _hear(self, samples: Samples) -> None:
-        """Hand on audio, piece by piece: a stream that is behind takes it slowly, and the session may end meanwhile."""
-        for first in range(0, len(samples), PIECE):
-            if first and self._abandoned():
-                return
-            if not self._config.automatic:
-                self._quiet.begin()  # until it is committed
-            piece = samples[first : first + PIECE]
-            self._metrics.audio("live", len(piece) / SAMPLE_RATE)
-            await self._transcriber.append(piece)
+        if len(samples) and not self._config.automatic:
+            self._quiet.begin()  # until it is committed
+        await self._stream.hear(samples, self._abandoned)
 
     async def _adopt(self, session: AnySession) -> None:
         """Hear from now on as the session says."""
@@ -189,7 +170,7 @@ class LiveSession:
         if config.model != self._config.model:
             await self._change_stream(config)
         elif config != self._config:
-            await self._transcriber.reconfigure(config)
+            await self._stream.transcriber.reconfigure(config)
         wanted = audio_format(session)
         if wanted != self._decoder.format:
             await self._hear(self._decoder.flush())
@@ -203,21 +184,18 @@ class LiveSession:
     async def _change_stream(self, config: StreamConfig) -> None:
         """Another model is another stream: what was said so far is finalised first, and the clock goes on."""
         await self._end_stream(NOTHING)
-        self._position += self._transcriber.position
-        await self._transcriber.close()
-        self._transcriber = self._engine.open_stream(config)
+        self._position += self._stream.transcriber.position
+        await self._stream.close()
+        transcriber = self._engine.open_stream(config)
         self._adapter.restart(self._position)
-        self._listen()
+        self._stream = self._listen(transcriber)
 
     async def _end_stream(self, tail: Samples) -> None:
         """Hear `tail`, then wait for the last final; what has none after the time for it fails."""
-        self._ending_stream = True
         try:
             async with asyncio.timeout(self._connection.limits.finish_seconds):
                 await self._hear(tail)
-                await self._transcriber.finish()
-                if self._pump is not None:
-                    await self._pump
+                await self._stream.finish()
         except TimeoutError:
             log.warning("session %s: the last final did not come in time", self.id)
         self._adapter.fail_open(BackendFailed("The stream ended before this was transcribed."))
@@ -229,33 +207,18 @@ class LiveSession:
             log.warning("session %s: %s: %s", self.id, error.code, error.message)
             self._adapter.fail_open(error)
 
-    def _listen(self) -> None:
-        self._ending_stream = False
-        self._pump = asyncio.create_task(self._pass_on(self._transcriber), name="realtime events")
-
-    async def _pass_on(self, transcriber: Transcriber) -> None:
-        try:
-            watched = heard(
-                transcriber.events(),
-                self._metrics,
-                item=self._adapter.item_of,
-                flushed=lambda: self._connection.flushed(),  # whichever it is by then
-            )
-            async for event in watched:
-                self._said(event)
-        except ServingError as error:
-            log.warning("session %s: its stream ended: %s: %s", self.id, error.code, error.message)
-            self._fail(error)
-            return
-        except Exception:
-            log.exception("session %s: its stream failed", self.id)
-            self._fail(BackendFailed("The stream failed; the log of the service says why."))
-            return
-        if not self._ending_stream:
-            self._fail(BackendFailed("The stream ended by itself."))
+    def _listen(self, transcriber: Transcriber) -> Listening:
+        watched = heard(
+            transcriber.events(),
+            self._metrics,
+            item=self._adapter.item_of,
+            flushed=lambda: self._connection.flushed(),  # whichever it is by then
+        )
+        return Listening(transcriber, watched, self._metrics, self._said, self._fail)
 
     def _fail(self, error: ServingError) -> None:
         """The session cannot go on: answer for every open item, then close so that the client connects anew."""
+        log.warning("session %s: %s: %s", self.id, error.code, error.message)
         self._adapter.fail_open(error)
         self._stop(Close.FAILED, error.message)
 

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMessage
 
+from gateway.listening import Listening
 from gateway.sockets import Close, Connection
 from gateway.state import Service
 from gateway.telemetry.hearing import heard
 from gateway.utterances import Quiet
 from gateway.vosk.messages import UNKNOWN_WORD, Config, order
 from gateway.vosk.results import partial, result
-from speech.asr import SAMPLE_RATE, Samples
+from speech.asr import Samples
 from speech.audio import AudioDecoder, AudioFormat
 from speech.config import StreamConfig
-from speech.events import Committed, Failed, Final, Partial
+from speech.events import Committed, Event, Failed, Final, Partial
 from workers.errors import BackendFailed, InputInvalid, ServingError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ log = logging.getLogger("speechlane.vosk")
 
 DEFAULT_RATE = 8_000
 """vosk-server's own, for a client that does not say."""
-PIECE = 5 * SAMPLE_RATE
-"""Samples handed to the stream at once."""
 INLINE_BYTES = 48 * 1024
 """Longer sound is decoded on a thread."""
 INVALID = 1007
@@ -48,7 +47,7 @@ class VoskSession:
     ) -> None:
         self.refusal: str | None = None
         """Why the socket is closed with INVALID."""
-        self._connection, self._service, self._transcriber = connection, service, transcriber
+        self._connection, self._service = connection, service
         self._metrics, self._config = service.metrics, config
         self._decoder = AudioDecoder(AudioFormat("pcm16", DEFAULT_RATE))
         self._words, self._alternatives = True, 0
@@ -60,12 +59,11 @@ class VoskSession:
         self._open = 0
         self._settled = asyncio.Event()
         self._settled.set()
-        self._ended = False
-        self._pump: asyncio.Task[None] | None = None
+        events = heard(transcriber.events(), service.metrics, flushed=connection.flushed)
+        self._stream = Listening(transcriber, events, service.metrics, self._said, self._broke)
 
     async def run(self) -> None:
         """Speak the protocol until the connection ends; then say what is left, if there is somebody to hear it."""
-        self._pump = asyncio.create_task(self._listen(), name="vosk events")
         self._connection.before_drain = self._quiet.wait
         async for frame in self._connection.frames():
             await self._take(frame)
@@ -75,13 +73,7 @@ class VoskSession:
 
     async def close(self) -> None:
         """Free the stream, whatever state it is in."""
-        self._ended = True
-        try:
-            await self._transcriber.close()
-        finally:
-            if self._pump is not None:
-                self._pump.cancel()
-                await asyncio.gather(self._pump, return_exceptions=True)
+        await self._stream.close()
 
     async def _take(self, frame: WSMessage) -> None:
         try:
@@ -94,7 +86,7 @@ class VoskSession:
                 await self._configure(asked.config)
             if asked.reset:
                 with suppress(InputInvalid):  # nothing came since the last utterance
-                    await self._transcriber.commit()
+                    await self._stream.transcriber.commit()
                 await self._answer(ended=True)
             if asked.eof:
                 self._connection.stop(Close.NORMAL, "")
@@ -118,7 +110,7 @@ class VoskSession:
         if config.phrase_list is not None:
             phrases = tuple(phrase for phrase in config.phrase_list if phrase.strip() and phrase != UNKNOWN_WORD)
             self._config = replace(self._config, options=replace(self._config.options, keywords=phrases))
-            await self._transcriber.reconfigure(self._config)
+            await self._stream.transcriber.reconfigure(self._config)
         if config.sample_rate is not None and round(config.sample_rate) != self._decoder.format.rate:
             await self._append(self._decoder.flush())
             self._decoder = AudioDecoder(AudioFormat("pcm16", round(config.sample_rate)))
@@ -131,15 +123,10 @@ class VoskSession:
             samples = await asyncio.to_thread(self._decoder.feed, data)
         await self._append(samples)
         # Settings are taken in their turn, behind the sound before them.
-        await self._transcriber.reconfigure(self._config)
+        await self._stream.transcriber.reconfigure(self._config)
 
     async def _append(self, samples: Samples) -> None:
-        for first in range(0, len(samples), PIECE):
-            if first and self._connection.ended():
-                return
-            piece = samples[first : first + PIECE]
-            self._metrics.audio("live", len(piece) / SAMPLE_RATE)
-            await self._transcriber.append(piece)
+        await self._stream.hear(samples, self._connection.ended)
 
     async def _answer(self, *, ended: bool = False) -> None:
         """The one answer to a frame. A final that takes too long comes with a later one."""
@@ -153,51 +140,42 @@ class VoskSession:
             self._connection.send(partial(self._text + self._tail))
 
     async def _finish(self) -> None:
-        self._ended = True
         try:
             async with asyncio.timeout(self._connection.limits.finish_seconds):
                 await self._append(self._decoder.flush())
-                await self._transcriber.finish()
-                if self._pump is not None:
-                    await self._pump
+                await self._stream.finish()
         except TimeoutError:
             log.warning("the last words did not come in time")
+            self._settled.set()
         except ServingError as error:
             log.warning("a session could not be finalised: %s: %s", error.code, error.message)
         await self._answer(ended=True)
 
-    async def _listen(self) -> None:
-        try:
-            async for event in heard(self._transcriber.events(), self._metrics, flushed=self._connection.flushed):
-                self._quiet.hear(event)
-                match event:
-                    case Committed():
-                        self._open += 1
-                        self._settled.clear()
-                    case Partial():
-                        self._text, self._tail = self._text + event.stable, event.unstable
-                        self._metrics.chunk_round_trip(event.lag)
-                    case Final():
-                        self._finals.append(event)
-                        self._close_utterance()
-                        self._metrics.utterance("final" if event.text else "empty")
-                        self._metrics.final_latency(event.lag)
-                    case Failed(_, error):
-                        self._close_utterance()
-                        self._metrics.utterance("failed")
-                        self._fail(error)
-                    case _:
-                        pass
-        except ServingError as error:
-            self._fail(error)
-        except Exception:
-            log.exception("a stream failed")
-            self._fail(BackendFailed("The stream failed; the log of the service says why."))
-        else:
-            if not self._ended:
-                self._fail(BackendFailed("The stream ended by itself."))
-        finally:
-            self._settled.set()
+    def _said(self, event: Event) -> None:
+        self._quiet.hear(event)
+        match event:
+            case Committed():
+                self._open += 1
+                self._settled.clear()
+            case Partial():
+                self._text, self._tail = self._text + event.stable, event.unstable
+                self._metrics.chunk_round_trip(event.lag)
+            case Final():
+                self._finals.append(event)
+                self._close_utterance()
+                self._metrics.utterance("final" if event.text else "empty")
+                self._metrics.final_latency(event.lag)
+            case Failed(_, error):
+                self._close_utterance()
+                self._metrics.utterance("failed")
+                self._fail(error)
+            case _:
+                pass
+
+    def _broke(self, error: ServingError) -> None:
+        """The stream has ended: nothing that is open will be in words."""
+        self._fail(error)
+        self._settled.set()
 
     def _close_utterance(self) -> None:
         self._text = self._tail = ""
