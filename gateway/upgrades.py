@@ -33,5 +33,9 @@ def check_upgrade(request: web.Request, known: Sequence[str], *, otherwise: str 
             f"one of the WebSocket subprotocols {', '.join(known)}, or none" if known else "no WebSocket subprotocol"
         )
         raise InputInvalid(f"Offer {remedy}.", param="Sec-WebSocket-Protocol")
-    if not web.WebSocketResponse(protocols=known).can_prepare(request):
+    try:
+        possible = bool(web.WebSocketResponse(protocols=known).can_prepare(request))
+    except UnicodeEncodeError:  # aiohttp's refusal repeats a header, which was no UTF-8
+        possible = False
+    if not possible:
         raise UpgradeRequired(f"This is a WebSocket; connect to it with ws:// or wss://{otherwise}.")

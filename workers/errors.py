@@ -6,6 +6,9 @@ A wire protocol translates these and only these; anything else that escapes a ba
 
 from __future__ import annotations
 
+LONGEST_MESSAGE, LONGEST_PARAM = 2000, 200
+"""Characters. Both may repeat a name that a client made up, of any length, and are kept in logs and sent to it."""
+
 
 class ServingError(Exception):
     """Base of all errors a client may be told. `message` is written for the person who reads it."""
@@ -14,9 +17,10 @@ class ServingError(Exception):
     status = 500
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
+        message = message[:LONGEST_MESSAGE]
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.param = param[:LONGEST_PARAM] if param is not None else None
 
 
 class InputInvalid(ServingError):

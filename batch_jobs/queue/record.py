@@ -43,7 +43,16 @@ def encode_job(job: Job) -> dict[str, str]:
 
 
 def decode_job(id: str, stored: Mapping[str, str]) -> Job:
-    """The job that a hash holds; fields with a leading underscore are the queue's own."""
+    """The job that a hash holds; fields with a leading underscore are the queue's own. Raises ValueError when it holds
+    none that can be read here: another version wrote it, or it is damaged."""
+    try:
+        return _job(id, stored)
+    except (TypeError, ValueError, OverflowError) as error:
+        # What is wrong may be repeated with words of a prompt, which belong in no log.
+        raise ValueError(f"the record of job {id} cannot be read: {type(error).__name__}") from None
+
+
+def _job(id: str, stored: Mapping[str, str]) -> Job:
     values: dict[str, Any] = {"id": id, "timings": {}, "precisions": {}}
     for name, text in stored.items():
         if name.startswith(TIMING):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from redis import Redis
@@ -14,6 +15,7 @@ from batch_jobs.queue.scripts import PREFIX
 from batch_jobs.queue.task import Dead, Kind, Task
 from workers.errors import InputInvalid
 
+_log = logging.getLogger(__name__)
 _PAGE = 100
 """Jobs read in one round trip."""
 
@@ -49,8 +51,11 @@ class Records:
             for id in ids:
                 pipeline.hgetall(f"{PREFIX}job:{id}")
             for id, stored in zip(ids, pipeline.execute(), strict=True):
-                if stored and state in (None, stored["state"]):
-                    found.append(decode_job(id, stored))
+                if stored and state in (None, stored.get("state")):
+                    try:
+                        found.append(decode_job(id, stored))
+                    except ValueError as error:  # the others can be listed all the same
+                        _log.warning("%s", error)
             if len(ids) < _PAGE:
                 break
             first += _PAGE

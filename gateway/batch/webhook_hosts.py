@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from workers.errors import InputInvalid
 
@@ -54,12 +55,15 @@ class WebhookHosts:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
+            called = URL(url)  # what calls it reads it with this
         except ValueError:
             raise _refused("is no URL") from None
         if len(url) > URL_CHARACTERS or any(not "!" <= letter <= "~" for letter in url) or not host:
             raise _refused("is no URL of at most 2000 ASCII characters such as https://hooks.example.com/done")
         if parts.scheme not in PORTS or parts.username is not None or parts.password is not None or parts.fragment:
             raise _refused("must be https (or http where allowed), without user, password and fragment")
+        if called.host != host or (called.explicit_port is not None and called.explicit_port != port):
+            raise _refused("is no URL that everybody reads the same way")
         name = f"[{host}]" if ":" in host else host
         asked = PORTS[parts.scheme] if port is None else port
         private = self._allowed.get(f"{name}:{asked}")

@@ -118,4 +118,3 @@ def refusal(error: ErrorDetails, where: str = "") -> RequestError:
         expected = "expected an object" if kind == "model_type" else error["msg"]
         return RequestError(f"Invalid type for '{param}': {expected}.", code="invalid_type", param=param)
     return RequestError(f"Invalid value for '{param}': {error['msg']}.", code="invalid_value", param=param)
-

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from copy import copy
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, get_args
 from urllib.parse import parse_qsl
 
-from aiohttp import web
+from aiohttp import MultipartReader, web
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import StreamReader
 from aiohttp.test_utils import make_mocked_request
-from multidict import CIMultiDict, MultiDict
+from multidict import CIMultiDict, CIMultiDictProxy, MultiDict
 from pydantic import ValidationError
 from yarl import URL
 
@@ -76,20 +78,30 @@ def fields_of(data: bytes) -> Fields:
     return {name.removesuffix("[]"): query.getall(name) for name in query}
 
 
-async def request_with(body: bytes, headers: dict[str, str] | None = None) -> web.Request:
-    """A request with this body."""
-    content = StreamReader(BaseProtocol(asyncio.get_running_loop()), 2**16, loop=asyncio.get_running_loop())
+def request_with(body: bytes, headers: dict[str, str] | None = None) -> web.Request:
+    """As much of a request as those who read bodies look at."""
+    loop = asyncio.get_running_loop()
+    content = StreamReader(BaseProtocol(loop), 2**30, loop=loop)
     if body:
         content.feed_data(body)
     content.feed_eof()
-    return make_mocked_request("POST", "/", headers=headers, payload=content)
+    given = CIMultiDict(headers or {})
+    request: Any = SimpleNamespace(
+        content=content, content_length=None, content_type="multipart/form-data", headers=given
+    )
+
+    async def multipart() -> MultipartReader:
+        return MultipartReader(given, content)
+
+    request.multipart = multipart
+    return request  # type: ignore[no-any-return]
 
 
 def read_by(reader: Callable[[web.Request], Coroutine[Any, Any, Any]], body: bytes) -> Any:
     """What a reader makes of a body."""
 
     async def read() -> Any:
-        return await reader(await request_with(body))
+        return await reader(request_with(body))
 
     return run(read())
 
@@ -323,12 +335,18 @@ def multipart(data: bytes) -> None:
 
     async def read() -> None:
         headers = {"Content-Type": "multipart/form-data; boundary=x"}
-        parts = await read_parts(await request_with(data, headers), sink, max_file_bytes=1000)
+        parts = await read_parts(request_with(data, headers), sink, max_file_bytes=1000)
         assert parts.size == took <= 1000
         clean_name(parts.filename)
 
     with refused(*REFUSALS):
         run(read())
+
+
+@cache
+def make_request() -> web.Request:
+    """A request without headers, which is slow to make."""
+    return make_mocked_request("GET", "/v1/realtime")
 
 
 HEADERS = (
@@ -344,7 +362,9 @@ def headers(data: bytes) -> None:
     """Who asks, from where, for what: before any key is known to be right."""
     pairs = [line.partition(":")[::2] for line in data.decode("utf-8", "surrogateescape").split("\n")]
     given = CIMultiDict((name.strip() or "X", value.strip()) for name, value in pairs)
-    request = make_mocked_request("GET", "/v1/realtime", headers=given)
+    request = copy(make_request())
+    request._headers, request._cache = CIMultiDictProxy(given), {}
+    request._message = request._message._replace(headers=request._headers)
     key = presented_key(request)
     assert key is None or key
     if key is not None:

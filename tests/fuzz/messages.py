@@ -21,7 +21,7 @@ from gateway.realtime.conversation import shapes
 from gateway.realtime.conversation.history import History
 from gateway.realtime.conversation.items import made
 from gateway.realtime.conversation.plan import chosen_tool, planned
-from gateway.realtime.conversation.session import _merged, begun, open_conversation
+from gateway.realtime.conversation.session import _check_size, _merged, begun, open_conversation
 from gateway.realtime.live import requested_stream
 from gateway.realtime.messages import EVENTS, BetaSessionUpdate, SessionUpdate
 from gateway.realtime.parse import Events, RequestError, parse_now
@@ -277,9 +277,10 @@ def conversation(data: bytes) -> None:
                     patch, shown = shapes.session_patch(event.session, shape)
                     changed = _merged(session, patch, "tiny.en")
                     chosen_tool(changed.tool_choice, changed.tools, "session.tool_choice")
+                    _check_size(changed)
                     wanted = changed.audio.input.transcription
                     checked(requested_stream(engine, changed, wanted and wanted.model))
-                    encode(shapes.described(changed, shown, "sess", 1))
+                    assert len(encode(shapes.described(changed, shown, "sess", 1))) < 3 << 20
                 case talk.ItemCreate():
                     item = made(event.item)
                     history.insert(item, event.previous_item_id)

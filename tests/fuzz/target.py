@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from gateway.outbox import encode
@@ -76,8 +77,13 @@ def tell(fields: dict[str, Any]) -> None:
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing but itself."""
-    return asyncio.run(work)
+    """The result of a coroutine that waits for nothing but itself; all have one loop, for a new one takes long."""
+    return _loop().run_until_complete(work)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
 
 
 def text_of(data: bytes) -> str:

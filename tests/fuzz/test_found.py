@@ -29,6 +29,7 @@ FOUND: dict[str, list[Any]] = {
     "conversation": [
         {"type": "session.update", "session": {"input_audio_format": []}},
         {"type": "response.create", "response": {"output_audio_format": {"a": "b"}}},
+        {"type": "session.update", "session": {"type": "realtime", "tracing": [LONG] * 50}},
     ],
     "client_secret": [
         {"session": {"type": "realtime", "tracing": "\ud800"}},
@@ -50,7 +51,11 @@ FOUND: dict[str, list[Any]] = {
         json.dumps({"type": "a", "data_length": HUGE * 9, "payload_length": HUGE * 9}).encode() + b"\n",
         framed(({"type": "transcribe"}, {"name": LONG}, b"")),
     ],
-    "transcription_form": [f"model={LONG}".encode()],
+    "transcription_form": [f"model={LONG}".encode(), f"{LONG}=1".encode()],
+    "job_json": [{LONG: {}}],
+    "job_record": [{}, {"name": "a", "chunks": "inf"}],
+    "webhook_url": [b"http://[fd00::1]x1]1]/", b"http://\\[fd00::1]/"],
+    "headers": [b"Upgrade: websocket\nConnection: Upgrade\xff"],
     "tus_headers": ["filename é".encode(), "sha1 é".encode()],
 }
 

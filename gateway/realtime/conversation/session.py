@@ -44,6 +44,8 @@ INSTRUCTIONS = (
     "lists, markdown or emoji. What you read of their words was transcribed and may hold mistakes."
 )
 """For a language model that is told nothing else."""
+MOST_SESSION = 1024 * 1024
+"""Bytes of JSON. Some fields take anything, functions above all, and a session is told whole with each change."""
 
 
 class ConversationSession(LiveSession):
@@ -136,6 +138,7 @@ class ConversationSession(LiveSession):
         chosen_tool(session.tool_choice, session.tools, "session.tool_choice")
         if "voice" in patch.audio.output.model_fields_set and session.audio.output.voice is not None:
             _check_voice(self._engine, session.audio.output.voice, f"{OUTPUT}.voice")
+        _check_size(session)
         await self._adopt(session)
         self._session, self._adapter.shape = session, shape
         self._tell("updated")
@@ -235,6 +238,15 @@ def _merged(current: Session, patch: Session, default_model: str) -> Session:
         }
         listened = listened.model_copy(update={"turn_detection": listened.turn_detection.model_copy(update=unset)})
     return current.model_copy(update={**given, "audio": ConversationAudio(input=listened, output=spoken)})
+
+
+def _check_size(session: Session) -> None:
+    """Raises RequestError for one that is too large to be told to its client, with all that it holds."""
+    size = len(session.model_dump_json())
+    if size > MOST_SESSION:
+        raise RequestError(
+            f"The session has {size} bytes of JSON; {MOST_SESSION} are taken.", code="input_too_large", param="session"
+        )
 
 
 def _check_voice(engine: Engine, voice: str, path: str) -> None:
