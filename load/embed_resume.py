@@ -22,9 +22,7 @@ from pathlib import Path
 
 from vision_text.store.store import Store
 
-WORDS = (
-    "river stone bridge winter letter garden market engine morning window harbour teacher music paper village".split()
-)
+WORDS = ("river", "stone", "bridge", "winter", "letter", "garden", "market", "engine", "morning", "window", "harbour")
 BATCH = 50
 """Pieces of a write here; small, so that a short run has many of them to be killed in."""
 START = (

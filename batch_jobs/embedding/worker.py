@@ -59,7 +59,7 @@ class EmbedWorker:
                     await asyncio.wait({*running, stopping}, return_when=asyncio.FIRST_COMPLETED)
                     running = {task for task in running if not task.done()}
                     continue
-                found = await self._patiently(self._take)
+                found = await self._patiently(self._next)
                 if found is not None and not stop.is_set():
                     running.add(asyncio.create_task(self._work(*found)))
         finally:
@@ -109,6 +109,16 @@ class EmbedWorker:
             except ResponseError as error:
                 if not str(error).startswith("BUSYGROUP"):
                     raise
+
+    def _next(self) -> tuple[str, str, Mapping[str, str]] | None:
+        """What `_take` takes, also from a server that has forgotten everything."""
+        try:
+            return self._take()
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            self._make_groups()
+            return None
 
     def _take(self) -> tuple[str, str, Mapping[str, str]] | None:
         """A batch of one that died, or a new one; None when there is none for a second."""

@@ -114,7 +114,7 @@ function row({ job, file, start, text }, query) {
   const item = element("li", "row hit");
   const link = element("a", "name");
   link.href = momentOf(job, start ?? 0);
-  link.append(element("span", "time", clock(start ?? 0, 0)), element("span", "file", file || job));
+  link.append(element("span", "second", clock(start ?? 0, 0)), element("span", "recording", file || job));
   const said = element("p", "said");
   said.append(...marked(text, query));
   item.append(link, said);
