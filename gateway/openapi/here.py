@@ -28,16 +28,21 @@ class Here:
     voices: tuple[VoiceInfo, ...] = ()
     embeddings: tuple[str, ...] = ()
     """Names and aliases of models for embeddings."""
+    dimensions: tuple[int, ...] = ()
+    """Of their vectors, whole or cut."""
 
     @classmethod
     def of(cls, service: Service) -> Here:
         engine, keys, embedder = service.loaded, not service.guard.open, service.embeddings.loaded
         if engine is None:
             return cls(service.settings, keys)
-        named = embedder.models() if embedder is not None else ()
-        embeddings = tuple(name for model in named for name in (model.name, *model.aliases))
+        known = embedder.models() if embedder is not None else ()
+        embeddings = tuple(name for model in known for name in (model.name, *model.aliases))
+        dimensions = tuple(sorted({size for model in known for size in (model.dimensions, *model.sizes)}))
         complete = service.embeddings.state != "loading"
-        return cls(service.settings, keys, complete, tuple(engine.models()), tuple(engine.voices()), embeddings)
+        return cls(
+            service.settings, keys, complete, tuple(engine.models()), tuple(engine.voices()), embeddings, dimensions
+        )
 
     def model_names(self) -> Json:
         """Values of a field that names a model that listens."""
@@ -59,6 +64,12 @@ class Here:
     def embedding_names(self) -> Json:
         """Values of a field that names a model for embeddings."""
         return _one_of(self.embeddings)
+
+    def sizes(self) -> Json:
+        """What vectors can be cut to, as a change of an optional number; a model may know fewer of them."""
+        if not self.dimensions:
+            return {}
+        return {"anyOf": [{"type": "integer", "enum": [*self.dimensions]}, {"type": "null"}]}
 
     def voice_models(self) -> Json:
         """Values of a field that names the model of a voice."""

@@ -112,22 +112,24 @@ class SearchHit(TypedDict):
 
 
 class SearchResults(TypedDict):
-    """The best first; `mode` says how they were found."""
+    """The best first; `mode` says how they were found: as it was asked for where there is nothing to search yet, which
+    has no `space` either."""
 
     object: Literal["list"]
     collection: str
-    mode: Literal["hybrid", "vector", "words"]
-    space: str
+    mode: Literal["auto", "hybrid", "vector", "words"]
+    space: NotRequired[str]
     data: list[SearchHit]
 
 
 def room(here: Here) -> Room:
     """The routes."""
     one = in_path("collection", "Its name.", pattern=f"^{NAME}$")
-    of = {SPACE_HEADER: header("The fingerprint of the collection's space.")}
+    of = {SPACE_HEADER: header("The fingerprint of the collection's space.", required=False)}
     found = {200: answer("The best pieces.", answered(SearchResults), headers=of)}
     make = described(asked.CreateRequest, CREATE, {
         "name": {"pattern": f"^{NAME}$", "not": {"const": TRANSCRIPTS}}, "model": here.embedding_names(),
+        "dimensions": here.sizes(),
         "fields": {"maxProperties": MAX_FIELDS,
             "propertyNames": {"pattern": f"^{FIELD.pattern}$", "not": {"enum": [*RESERVED]}}},
     }, nullable=True)  # fmt: skip

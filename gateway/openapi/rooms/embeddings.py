@@ -123,7 +123,8 @@ def room(here: Here) -> Room:
     documents: Json = {"type": "array", "items": {"anyOf": [text, document]},
         "minItems": 1, "maxItems": rerank.MOST_DOCUMENTS}  # fmt: skip
     embed = described(asked.EmbeddingRequest, EMBEDDINGS, {
-        "input": {"anyOf": [text, ids, many]}, "model": here.embedding_names()}, nullable=True)  # fmt: skip
+        "input": {"anyOf": [text, ids, many]}, "model": here.embedding_names(),
+        "dimensions": here.sizes()}, nullable=True)  # fmt: skip
     either: Json = {"enum": [*asked.LANES], "anyOf": None, "type": "string"}
     rank = described(
         rerank.RerankRequest, RERANK, {"query": {"minLength": 1}, "documents": documents, "lane": either}, nullable=True
