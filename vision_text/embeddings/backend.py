@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from vision_text.embeddings.layout import Layout
+from vision_text.embeddings.onnx import OnnxEncoder
 from vision_text.embeddings.packed import PackedEncoder, Spans, can_pack
 from vision_text.embeddings.pooling import Pooling
 from vision_text.embeddings.tokens import Ids
@@ -74,10 +75,10 @@ class State:
 class TextBackend:
     """One model of texts. Its output for a piece is a list: a vector of each text, or the error of that text."""
 
-    def __init__(self, name: str, revision: str, layout: Layout, arithmetic: str) -> None:
-        self.spec = Spec("embedding", name, revision, arithmetic)
+    def __init__(self, name: str, revision: str, layout: Layout, arithmetic: str, engine: str = "torch") -> None:
+        self.spec = Spec("embedding", name, revision, arithmetic if engine == "torch" else engine)
         self.limits = Limits(items=64, cost=PIECE["cpu"], resident_bytes=_bytes(layout.transformer))
-        self._layout, self._dtype = layout, getattr(torch, arithmetic)
+        self._layout, self._dtype, self._engine = layout, getattr(torch, arithmetic), engine
         self._step = STEP["cpu"]
         self._encoder: Encoder | None = None
         self._pooling: Pooling | None = None
@@ -102,7 +103,7 @@ class TextBackend:
 
     def load(self, device: str) -> None:
         if self._encoder is None:
-            encoder = _load(self._layout, self._dtype, device)
+            encoder = _load(self._layout, self._dtype, self._engine, device)
             self._pooling = Pooling(self._layout, encoder.width, device)
             self._encoder = encoder
             self._warm()
@@ -114,6 +115,15 @@ class TextBackend:
             state = State(Piece((ids,), (0,)), length)
             self._advance([state], self.encoder.layers)
             self._vectors(state)
+
+    def vector(self, ids: Ids) -> Vectors:
+        """Of a single text, now and on this thread: for comparing two ways of computing, not for serving."""
+        state = self.open(Piece((ids,), (0,)))
+        self._advance([state], self.encoder.layers)
+        with torch.inference_mode():
+            assert state.x is not None
+            found: Vectors = self.pooling(state.x, state.spans, (0,))[0].float().cpu().numpy()
+        return found
 
     def check(self) -> None:
         if self._encoder is None:
@@ -174,7 +184,9 @@ def checked(vector: Vectors) -> Vectors | ServingError:
     return vector
 
 
-def _load(layout: Layout, dtype: torch.dtype, device: str) -> Encoder:
+def _load(layout: Layout, dtype: torch.dtype, engine: str, device: str) -> Encoder:
+    if engine == "onnx":
+        return OnnxEncoder(layout, device)
     if not can_pack(layout.config):
         return WholeEncoder(layout.transformer, dtype, device)
     from safetensors.torch import load_file

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vision_text.embeddings.backend import PIECE, Piece, TextBackend
+from vision_text.embeddings.fidelity import evaluation, require_faithful
 from vision_text.embeddings.layout import DOCUMENT, QUESTION, Layout, read_layout
 from vision_text.embeddings.pictures import Picture
 from vision_text.embeddings.quantise import Ranges
@@ -93,16 +94,24 @@ class TextModel:
     ) -> TextModel:
         """Give every device a replica. Raises ModelUnusable, ValueError when it does not fit."""
         layout = read_layout(found.directory)
+        backends = []
         for device in devices:
-            backend = TextBackend(found.name, found.revision, layout, settings.arithmetic)
+            backend = TextBackend(found.name, found.revision, layout, settings.arithmetic, settings.engine)
             backend.use(device.torch_device)
             backend.load(device.torch_device)
-            device.add(backend)
+            backends.append(backend)
         encoder, width = backend.encoder, backend.pooling.width
         most = min(layout.most_tokens or encoder.most_tokens, encoder.most_tokens)
         sizes = tuple(sorted({*layout.sizes, *settings.matryoshka.get(found.name, ())} - {width}))
         info = ModelInfo(found.name, aliases, width, sizes, most, False, found.revision)
         tokeniser = Tokeniser(layout.transformer, most, encoder.vocabulary)
+        if (settings.arithmetic, settings.engine) != ("float32", "torch"):
+            reference = TextBackend(found.name, found.revision, layout, "float32")
+            reference.load(devices[0].torch_device)
+            what = f"{found.name} with {backend.spec.precision}"
+            require_faithful(what, evaluation(tokeniser), reference.vector, backend.vector)
+        for device, loaded in zip(devices, backends, strict=True):
+            device.add(loaded)
         piece = PIECE.get(devices[0].torch_device.partition(":")[0], PIECE["cuda"])
         return cls(info, layout, tokeniser, Pool(found.name, devices), ranges, piece)
 

@@ -16,10 +16,10 @@ class EmbeddingSettings:
     """`models`: names, paths or hub names; the first is the default. `rerankers`: the same for cross-encoders.
 
     `arithmetic` of the linear layers: "float32", or "bfloat16" where its vectors pass the check against float32, else
-    the model is refused; `engine` "onnx" likewise. `matryoshka`: by model, the sizes that its vectors may be cut to
-    where its own files do not say. `ranges`: by model, a .npz with what int8 was calibrated with. `threads` of torch,
-    None: as they are. `objective`: seconds in which an online request should be done. `most_characters` of a text and
-    `most_pixels` of a picture.
+    the model is refused; so is `engine` "onnx", which needs the model's onnx/model.onnx. `matryoshka`: by model, the
+    sizes that its vectors may be cut to where its own files do not say. `ranges`: by model, a .npz with what int8 was
+    calibrated with. `threads` of torch, None: as they are. `objective`: seconds in which an online request should be
+    done. `most_characters` of a text and `most_pixels` of a picture.
     """
 
     models: tuple[str, ...] = ("all-MiniLM-L6-v2",)

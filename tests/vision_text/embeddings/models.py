@@ -141,3 +141,34 @@ def save_reranker(directory: Path) -> Path:
     model.save_pretrained(directory)
     save_tokeniser(directory, 64)
     return directory
+
+
+def export_onnx(directory: Path, target: Path | None = None) -> None:
+    """The encoder of a directory as ONNX, where sentence-transformers keeps it."""
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(directory, attn_implementation="eager").eval()
+    target = target or directory / "onnx" / "model.onnx"
+    target.parent.mkdir(exist_ok=True)
+
+    class Bare(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    names = ["input_ids", "attention_mask"]
+    ids = torch.tensor([[2, 6, 7, 3], [2, 8, 9, 3]])
+    axes = {name: {0: "texts", 1: "tokens"} for name in (*names, "output")}
+    torch.onnx.export(
+        Bare(),
+        (ids, torch.ones_like(ids)),
+        str(target),
+        input_names=names,
+        output_names=["output"],
+        dynamic_axes=axes,
+        dynamo=False,
+        opset_version=17,
+    )

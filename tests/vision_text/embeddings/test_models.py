@@ -16,6 +16,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from tests.vision_text.embeddings import models
 from vision_text.embeddings.embedder import Embedded, Embedder, EmbeddingSettings, Picture
+from vision_text.embeddings.fidelity import require_faithful
 from vision_text.models import ModelUnusable
 from workers.device import Device
 from workers.errors import InputInvalid, InputTooLarge
@@ -161,3 +162,52 @@ def test_what_cannot_be_computed_is_not_loaded(tmp_path: Path, device: Device) -
     (path / "1_Pooling" / "config.json").write_text(text.replace("mean", "weightedmean"))
     with pytest.raises(ModelUnusable, match="weightedmean"):
         embed(device, path)
+
+
+def test_bfloat16_finds_the_same_in_the_bundled_model() -> None:
+    async def vectors(model: str, arithmetic: Any) -> Any:
+        device = Device("cpu")
+        device.start()
+        try:
+            embedder = await Embedder.start([device], EmbeddingSettings(models=(model,), arithmetic=arithmetic))
+            return (await embedder.embed(TEXTS)).vectors
+        finally:
+            device.close()
+
+    exact, fast = (asyncio.run(vectors("all-MiniLM-L6-v2", kind)) for kind in ("float32", "bfloat16"))
+    assert 0.999 < cosines(exact, fast).min() < 1
+    assert (exact != fast).any()
+
+
+def test_what_changes_directions_or_neighbours_is_refused() -> None:
+    numbers = np.random.default_rng(0)
+    texts = [np.array([n]) for n in range(40)]
+    exact = numbers.normal(size=(40, 64)).astype(np.float32)
+
+    def noisy(size: float) -> Any:
+        return lambda ids: exact[ids[0]] + size * numbers.normal(size=64).astype(np.float32)
+
+    assert require_faithful("a model", texts, lambda ids: exact[ids[0]], noisy(0.01)) > 0.999
+    for size in (0.1, float("nan")):
+        with pytest.raises(ModelUnusable, match="a model is refused: against float32"):
+            require_faithful("a model", texts, lambda ids: exact[ids[0]], noisy(size))
+
+
+def test_onnx_makes_the_same_or_is_refused(tmp_path: Path, device: Device) -> None:
+    path = models.save_sentence_model(tmp_path / "model")
+    with pytest.raises(ModelUnusable, match=r"has no onnx/model\.onnx"):
+        asyncio.run(started(device, path, engine="onnx"))
+    models.export_onnx(path)
+
+    async def run(**more: Any) -> Any:
+        device = Device("cpu")
+        device.start()
+        try:
+            return (await (await started(device, path, **more)).embed(TEXTS)).vectors
+        finally:
+            device.close()
+
+    assert cosines(asyncio.run(run(engine="onnx")), asyncio.run(run())).min() > 0.99999
+    models.export_onnx(models.save_encoder(tmp_path / "other", seed=5), path / "onnx" / "model.onnx")
+    with pytest.raises(ModelUnusable, match="model with onnx is refused"):
+        asyncio.run(run(engine="onnx"))
