@@ -1,5 +1,5 @@
-# Everything is installed in .venv and .venv-agents at the root of the repository; nothing else on the machine is changed, except that
-# `make test` as root brings the browser its tests need through apt-get.
+# Everything is installed in .venv and .venv-agents at the root of the repository; nothing else on the machine is
+# changed, except that `make test` as root brings the browser its tests need through apt-get.
 #
 # On a machine without the CPU build of torch at hand, pip on Linux takes the CUDA build (about 3 GB) that PyPI has.
 # An index with CPU builds makes the installation small:

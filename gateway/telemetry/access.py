@@ -22,6 +22,8 @@ log = logging.getLogger("speechlane.access")
 QUIET = frozenset({"/healthz", "/readyz", "/metrics", "/v1/status", "/static"})
 """Asked for all the time by machines, or many at once by a page."""
 MOST_ID = 64
+REQUEST_ID = web.RequestKey("request_id", str)
+"""What the lines of the log call a request; its answer has it as `x-request-id`."""
 
 
 @web.middleware
@@ -30,7 +32,8 @@ async def observed(request: web.Request, handler: Handler) -> web.StreamResponse
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else "unmatched"
     service, began, status = request.app[SERVICE], time.monotonic(), 500
-    ids = {"request": f"req_{secrets.token_hex(8)}"}
+    request[REQUEST_ID] = f"req_{secrets.token_hex(8)}"
+    ids = {"request": request[REQUEST_ID]}
     if route.startswith("/v1/batch/jobs/{"):
         ids["job"] = request.match_info["job"][:MOST_ID]
     response: web.StreamResponse | None = None
@@ -62,6 +65,12 @@ async def observed(request: web.Request, handler: Handler) -> web.StreamResponse
                     ))  # fmt: skip
     finally:
         SESSION.reset(session)
+
+
+async def name_answer(request: web.Request, response: web.StreamResponse) -> None:
+    """Before the head of an answer is sent. OpenAI's clients keep the id, and tell it with what went wrong."""
+    if REQUEST_ID in request:
+        response.headers["x-request-id"] = request[REQUEST_ID]
 
 
 def _fields(

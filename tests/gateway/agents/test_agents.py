@@ -80,10 +80,10 @@ def file(service: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def samples(service: str) -> int:
-    """The length of the service's own sound of the text."""
+def made(service: str) -> bytes:
+    """The service's own sound of the text, PCM16."""
     asked = {"model": "tts-1", "voice": "heart", "input": TEXT, "response_format": "pcm"}
-    return len(httpx.post(f"{service}/v1/audio/speech", json=asked, timeout=60).content) // 2
+    return httpx.post(f"{service}/v1/audio/speech", json=asked, timeout=60).content
 
 
 def transcribed(service: str, path: Path) -> list[str]:
@@ -130,21 +130,22 @@ def test_pipecat_streams(pipecat: tuple[dict[str, Any], Path], live: list[list[s
     assert turns & set(heard["kinds"]) == (turns if who == "turns_stt" else set())
 
 
-def test_livekit_speaks(livekit: tuple[dict[str, Any], Path], samples: int, service: str) -> None:
+def test_livekit_speaks(livekit: tuple[dict[str, Any], Path], made: bytes, service: str) -> None:
     report, sound = livekit
-    assert (report["tts"]["samples"], report["tts"]["rate"]) == (samples + LAST_FRAME, RATE)
-    said(service, sound)
+    assert (report["tts"]["samples"], report["tts"]["rate"]) == (len(made) // 2 + LAST_FRAME, RATE)
+    assert played(sound) == made + bytes(2 * LAST_FRAME)
+    assert transcribed(service, sound) == words(TEXT)
 
 
-def test_pipecat_speaks(pipecat: tuple[dict[str, Any], Path], samples: int, service: str) -> None:
+def test_pipecat_speaks(pipecat: tuple[dict[str, Any], Path], made: bytes, service: str) -> None:
     report, sound = pipecat
     assert report["tts"]["errors"] == []
-    assert (report["tts"]["samples"], report["tts"]["rate"]) == (samples, RATE)
-    said(service, sound)
+    assert (report["tts"]["samples"], report["tts"]["rate"]) == (len(made) // 2, RATE)
+    assert played(sound) == made
+    assert transcribed(service, sound) == words(TEXT)
 
 
-def said(service: str, sound: Path) -> None:
-    """The sound is the text's."""
+def played(sound: Path) -> bytes:
     with wave.open(str(sound)) as file:
         assert (file.getframerate(), file.getnchannels()) == (RATE, 1)
-    assert transcribed(service, sound) == words(TEXT)
+        return file.readframes(file.getnframes())

@@ -107,6 +107,7 @@ def test_events_carry_the_same_sound_and_the_usage(client: openai.OpenAI, whole:
         model="gpt-4o-mini-tts", input=TEXT, voice="heart", response_format="pcm", stream_format="sse"
     ) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
+        assert (answer.request_id or "").startswith("req_")
         events = [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
     *deltas, done = events
     assert {event["type"] for event in deltas} == {"speech.audio.delta"}
