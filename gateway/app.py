@@ -29,7 +29,7 @@ from gateway.settings import Settings
 from gateway.speak import add_speech_routes
 from gateway.state import SERVICE, Service
 from gateway.status import add_status_routes
-from gateway.telemetry.access import observed
+from gateway.telemetry.access import name_answer, observed
 from gateway.transcriptions import transcribe_handler
 from gateway.vosk.handler import add_vosk_routes
 from speech.models import ModelError
@@ -79,6 +79,7 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     )
     app[SERVICE] = service
     app.on_response_prepare.append(service.guard.origins.on_prepare)
+    app.on_response_prepare.append(name_answer)
     app.router.add_get("/healthz", health.healthz)
     app.router.add_get("/readyz", health.readyz)
     app.router.add_get("/metrics", health.metrics)
