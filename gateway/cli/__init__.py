@@ -7,6 +7,7 @@ import typer
 from gateway.cli import (
     collections,
     doctor,
+    documents,
     embed,
     embed_worker,
     jobs,
@@ -54,6 +55,7 @@ app.command(name="embed", help=embed.HELP, short_help="Documents into a collecti
 app.command(name="search", help=search.HELP, short_help="Search a collection.")(search.command)
 app.add_typer(collections.app, name="collections", short_help="Collections of texts that can be searched.")
 app.command(name="embed-worker", help=embed_worker.HELP, short_help="Embed for others.")(embed_worker.command)
+app.add_typer(documents.app, name="documents", short_help="Read PDFs and pictures, ask about them.")
 app.command(name="say", help=say.HELP, short_help="Speak a text, here or at a service.")(say.command)
 app.command(name="voices", help=voices.HELP, short_help="The voices there are.")(voices.command)
 app.command(name="models", help=models.HELP, short_help="The models that Speechlane knows.")(models.command)
