@@ -103,7 +103,11 @@ def test_a_hit_leads_to_the_second(searchable: str, open_page: Callable[..., Pag
     page.wait(lambda: page.texts("#said"), "it can be searched")
     page.search("ask not what your country can do")
     hits = page.wait(lambda: page.texts("#found .hit"), "there are hits")
-    assert page.texts("#found .hit .recording")[0] == "jfk.flac" and "0:00" in hits[0] and "country" in page.texts("#found .hit mark")
+    assert (
+        page.texts("#found .hit .recording")[0] == "jfk.flac"
+        and "0:00" in hits[0]
+        and "country" in page.texts("#found .hit mark")
+    )
     assert page.texts("#jobs .row") == [], "hits stand in the place of the recordings"
     page.driver.save_screenshot(str(tmp_path / "hits.png"))
     start = next(hit["start"] for hit in search(searchable, "ask not what your country can do"))

@@ -111,11 +111,11 @@ def test_vectors_of_another_space_are_refused_at_every_door(store: Store, name: 
 
 @pytest.mark.parametrize("precision", ["float16", "int8", "binary"])
 def test_quantised_vectors_find_nearly_what_exact_ones_find(store: Store, name: str, precision: Precision) -> None:
-    found = vectors(2000)
+    found = vectors(800)
     queries = found[:20] + 0.1 * np.random.default_rng(1).normal(size=(20, DIMENSIONS)).astype(np.float32)
     kept, space, ranges = stored_as(found, precision)
     notes = store.create(name, space, ranges=ranges)
-    notes.put(pieces([str(n) for n in range(2000)]), kept, space)
+    notes.put(pieces([str(n) for n in range(800)]), kept, space)
     hit = 0
     for query in queries:
         exact = {str(n) for n in np.argsort(-similarities(query, found))[:10]}
