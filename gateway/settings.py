@@ -6,7 +6,6 @@ seconds.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from pathlib import Path
@@ -21,13 +20,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from gateway.setting_values import Addresses, Hosts, HttpUrl, Origins, RedisUrl, is_loopback
+
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 ENV_PREFIX = "SPEECHLANE_"
 
-_HOST = re.compile(r"(private:)?([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
-_ENDPOINT = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
-_ORIGIN = re.compile(r"https?://[a-z0-9._-]+(:\d{1,5})?|https?://\[[0-9a-f:.]+\](:\d{1,5})?")
 _KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -55,12 +53,12 @@ class Settings(BaseSettings):
     key_room: float = Field(
         0.5, gt=0, le=1, description="Part of the room for live sessions that one of several keys may hold."
     )
-    allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_origins: Annotated[Origins, NoDecode] = Field(
         (),
         description="Pages that may use this service besides its own (https://app.example.com), separated by commas; "
         "unset: with keys all, without keys none.",
     )
-    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+    trusted_proxies: Annotated[Addresses, NoDecode] = Field(
         (), description="Addresses of proxies whose X-Forwarded-For is believed, separated by commas."
     )
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM) to serve https and wss with.")
@@ -103,7 +101,7 @@ class Settings(BaseSettings):
     session_seconds: float = Field(1800.0, gt=0, description="Longest live session; announced as expires_at.")
     max_speeches: int = Field(64, ge=1, description="Texts spoken over POST at once.")
     max_contexts: int = Field(16, ge=1, le=256, description="Speeches at once on one socket of /v1/speak.")
-    assistant_url: str | None = Field(
+    assistant_url: HttpUrl | None = Field(
         None,
         description="OpenAI-compatible endpoint that answers in conversations (http://127.0.0.1:8000/v1); unset: the "
         "embedded echo, which repeats what it hears and tells the time.",
@@ -128,7 +126,7 @@ class Settings(BaseSettings):
     batch_dir: Path | None = Field(
         None, description="Where the queue and the files of jobs are kept; unset: batch in the cache directory."
     )
-    redis_url: SecretStr | None = Field(
+    redis_url: RedisUrl | None = Field(
         None, description="Redis or Valkey for the queue of jobs (rediss://:PASSWORD@HOST); unset: one of our own."
     )
     spool_url: str | None = Field(
@@ -142,7 +140,7 @@ class Settings(BaseSettings):
     batch_max_seconds: float = Field(48 * 3600.0, gt=0, description="Longest recording of a job.")
     batch_spool_bytes: int = Field(64 * GIB, ge=1, description="Files of all jobs together; more are refused.")
     batch_keep_seconds: float = Field(7 * 86_400.0, gt=0, description="Jobs that have ended go after this long.")
-    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    webhook_hosts: Annotated[Hosts, NoDecode] = Field(
         (),
         description="Hosts that jobs may call when they end (hooks.example.com, private:ci.lan:8080), separated by "
         "commas; private: allows http and addresses that are not public.",
@@ -164,7 +162,7 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "text"] = Field(
         "auto", description="json: an object a line; text: for people; auto: text on a terminal, else json."
     )
-    otlp_endpoint: str | None = Field(
+    otlp_endpoint: HttpUrl | None = Field(
         None,
         description="Collector that traces are sent to with OTLP over HTTP (http://127.0.0.1:4318); unset: that of "
         "OTEL_EXPORTER_OTLP_ENDPOINT, if any.",
@@ -211,53 +209,11 @@ class Settings(BaseSettings):
             raise ValueError("name at least one model, for example tiny.en")
         return value
 
-    @field_validator("redis_url")
-    @classmethod
-    def _a_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("give a URL that starts with redis://, rediss:// or unix://")
-        return value
-
-    @field_validator("webhook_hosts")
-    @classmethod
-    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            if not _HOST.fullmatch(entry):
-                raise ValueError(
-                    f"{entry[:80]!r} is no host; write hooks.example.com, hooks.example.com:8443 or private:ci.lan:8080"
-                )
-        return value
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            if not _ORIGIN.fullmatch(entry):
-                raise ValueError(f"{entry[:80]!r} is no origin; write https://app.example.com, without a path")
-        return value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            try:
-                ipaddress.ip_address(entry)
-            except ValueError:
-                raise ValueError(f"{entry[:80]!r} is no address; write 10.0.0.2 or fd00::2") from None
-        return value
-
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together: give both, or neither")
         return self
-
-    @field_validator("assistant_url", "otlp_endpoint")
-    @classmethod
-    def _an_http_url(cls, value: str | None) -> str | None:
-        if value is not None and not _ENDPOINT.fullmatch(value):
-            raise ValueError("give a URL such as http://127.0.0.1:8000/v1, without a key in it")
-        return value
 
     @model_validator(mode="after")
     def _assistant_is_whole(self) -> Self:
@@ -321,16 +277,6 @@ class Settings(BaseSettings):
                 raise ValueError("api_keys_file holds no key; write one a line")
             keys += found
         return tuple(keys)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load_settings(**flags: Any) -> Settings:

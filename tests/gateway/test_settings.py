@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.settings import Settings, SettingsInvalid, is_loopback, load_settings
+from gateway.setting_values import is_loopback
+from gateway.settings import Settings, SettingsInvalid, load_settings
 
 SECRET = "very-secret-key-0123456789"
 
