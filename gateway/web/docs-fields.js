@@ -6,8 +6,10 @@ const MOST_VALUES = 10;
 const DEEPEST = 6;
 
 export class Fields {
-  constructor(schemas) {
+  /** `nulls`: whether it is worth a word that a value can be null; in a request it stands for nothing. */
+  constructor(schemas, nulls) {
     this.schemas = schemas;
+    this.nulls = nulls;
   }
 
   /** The schema itself, where it only refers to one. */
@@ -59,7 +61,10 @@ export class Fields {
   type(schema) {
     const of = this.resolved(schema);
     const options = of.anyOf ?? of.oneOf;
-    if (options && !of.type) return [...new Set(options.map((one) => this.type(one)))].join(" or ");
+    if (options && !of.type) {
+      const told = options.filter((one) => this.nulls || this.resolved(one).type !== "null");
+      return [...new Set(told.map((one) => this.type(one)))].join(" or ");
+    }
     if (of.type === "array") return `list of ${several(this.type(of.items ?? {}))}`;
     if (of.type === "string" && of.format === "binary") return "file";
     if (of.type === "object") return "object";
@@ -84,9 +89,11 @@ export class Fields {
 
   /** What it can be, when only certain values are taken. */
   values(of) {
-    const schema = this.only(of);
-    const among = schema.enum ?? this.resolved(schema.items ?? {}).enum ?? (schema.const !== undefined ? [schema.const] : []);
-    return among.filter((one) => one !== "");
+    const among = [of, ...(of.anyOf ?? []), ...(of.items ? [of.items] : [])].flatMap((one) => {
+      const schema = this.resolved(one);
+      return schema.enum ?? this.resolved(schema.items ?? {}).enum ?? (schema.const !== undefined ? [schema.const] : []);
+    });
+    return [...new Set(among)].filter((one) => one !== "");
   }
 
   /** All names of fields in a schema, for the search. */

@@ -10,7 +10,7 @@ export function base() {
 }
 
 /** The element of a method of a route. */
-export function operationNode(route, fields) {
+export function operationNode(route, { asked: fields, answered }) {
   const { method, path, operation } = route;
   const shown = folded(route, method.toUpperCase(), path, operation.summary);
   const inside = () => [
@@ -20,13 +20,13 @@ export function operationNode(route, fields) {
     ...Object.entries(operation.requestBody?.content ?? {}).map(([media, { schema }]) =>
       part("Body", fields.list(schema) ?? node("p", "", fields.type(schema)), media),
     ),
-    part("Answers", answers(operation.responses, fields)),
+    part("Answers", answers(operation.responses, answered)),
   ];
   return filledWhenOpen(shown, inside);
 }
 
 /** The element of a WebSocket. */
-export function socketNode(route, fields) {
+export function socketNode(route, { asked: fields }) {
   const { path, socket } = route;
   const shown = folded(route, "WS", path, socket.name);
   const address = `${base().replace(/^http/, "ws")}${path}`;
@@ -77,26 +77,35 @@ function parameters(all = [], fields) {
 }
 
 function answers(responses, fields) {
-  const rows = Object.entries(responses)
-    .sort(([one], [other]) => one - other)
-    .map(([status, { description, content = {}, headers = {} }]) => {
-      const kinds = Object.keys(content);
-      const head = node("p", "", node("span", `status s${status[0]}`, status), node("span", "", phrase(description)));
-      const row = node("li", "", head);
-      if (kinds.length && status < 400) head.append(node("span", "media", kinds.join(", ")));
-      const lists = kinds.map((kind) => content[kind].schema).filter((schema) => schema && fields.inner(schema));
-      const named = Object.entries(headers).map(([name, { schema, description: text }]) =>
-        fields.row({ name, where: "header", schema, description: text }),
-      );
-      if (lists.length || named.length) {
-        const inside = node("details", "inside", node("summary", "", "Its fields"));
-        if (named.length) inside.append(node("dl", "fields", ...named));
-        inside.append(...lists.map((schema) => fields.list(schema)));
-        row.append(inside);
-      }
-      return row;
-    });
-  return node("ul", "answers", ...rows);
+  const all = Object.entries(responses).sort(([one], [other]) => one - other);
+  const list = node("ul", "answers", ...all.map(([status, response]) => answer(status, response, fields)));
+  const forms = new Map();
+  for (const [status, { content = {} }] of all) {
+    const schema = content["application/json"]?.schema;
+    if (status >= 400 && schema) forms.set(JSON.stringify(schema), schema);
+  }
+  const shown = [...forms.values()].map((schema) => unfolding("Fields of an error", fields.list(schema)));
+  return node("div", "", list, ...shown);
+}
+
+/** A line for a status; what comes with it when all is well is folded up below. */
+function answer(status, { description, content = {}, headers = {} }, fields) {
+  const kinds = Object.keys(content);
+  const head = node("p", "", node("span", `status s${status[0]}`, status), node("span", "", phrase(description)));
+  const row = node("li", "", head);
+  if (status >= 400) return row;
+  if (kinds.length) head.append(node("span", "media", kinds.join(", ")));
+  const lists = kinds.map((kind) => content[kind].schema).filter((schema) => schema && fields.inner(schema));
+  const named = Object.entries(headers).map(([name, { schema, description: text }]) =>
+    fields.row({ name, where: "header", schema, description: text }),
+  );
+  const inside = [named.length && node("dl", "fields", ...named), ...lists.map((schema) => fields.list(schema))];
+  if (inside.some(Boolean)) row.append(unfolding("Its fields", ...inside.filter(Boolean)));
+  return row;
+}
+
+function unfolding(title, ...inside) {
+  return node("details", "inside", node("summary", "", title), ...inside);
 }
 
 function example(source) {

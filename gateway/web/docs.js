@@ -27,7 +27,8 @@ function words({ method = "ws websocket", path, tag, operation, socket }, fields
 }
 
 function show(document_) {
-  const fields = new Fields(document_.components.schemas);
+  const { schemas } = document_.components;
+  const fields = { asked: new Fields(schemas, false), answered: new Fields(schemas, true) };
   $("description").append(...paragraphs(document_.info.description));
   $("version").textContent = `Version ${document_.info.version}`;
   $("keys").textContent = document_.security ? "Asks for a key: Authorization: Bearer KEY" : "Asks for no key";
@@ -37,7 +38,7 @@ function show(document_) {
     title.id = id;
     const routes = group.routes.map((route) => ({
       shown: route.socket ? socketNode(route, fields) : operationNode(route, fields),
-      text: words(route, fields),
+      text: words(route, fields.asked),
     }));
     const link = node("a", "", group.name);
     link.href = `#${id}`;
