@@ -53,9 +53,7 @@ def visits(pcm: bytes, wyoming: int | None) -> list[Visit]:
     found = [
         Visit("realtime", "/v1/realtime?intent=transcription", spoken),
         Visit("realtime, resumable", "/v1/realtime?intent=transcription&resume=1", spoken),
-        Visit(
-            "conversation", "/v1/realtime?intent=conversation", [frame(TEXT, json.dumps(talk).encode()), *spoken[1:]]
-        ),
+        Visit("conversation", "/v1/realtime?intent=conversation", talking),
         Visit("deepgram", "/v1/listen?encoding=linear16&sample_rate=16000", sound),
         Visit("vosk", "/vosk", sound),
         Visit("speak", "/v1/speak", [frame(TEXT, json.dumps(text).encode()) for text in texts]),
@@ -87,7 +85,7 @@ async def come(visit: Visit, host: str, port: int, tls: ssl.SSLContext | None, c
     )
     guest = Guest(visit, reader, writer)
     # The service may find out first that something is wrong; that is its right.
-    with suppress(ConnectionError):
+    with suppress(OSError):
         if visit.path is not None:
             nonce = base64.b64encode(os.urandom(16)).decode()
             head = (
@@ -129,7 +127,7 @@ class Guest:
 
     async def leave(self, way: str) -> None:
         """One of `WAYS`, but for "silent"."""
-        with suppress(ConnectionError, TimeoutError):
+        with suppress(OSError):
             if way == "reset":
                 self.abort()
             elif way == "close" and self.visit.path is not None and self.visit.whole:
@@ -139,7 +137,7 @@ class Guest:
                 self.writer.write_eof()
                 await self.heard()
         self.writer.close()
-        with suppress(ConnectionError, TimeoutError):
+        with suppress(OSError):
             async with asyncio.timeout(5):
                 await self.writer.wait_closed()
 

@@ -59,7 +59,7 @@ class Heard:
 
 
 class Caller(asyncio.Protocol):
-    """One session. `ready` is done once it has been created, with an error when it was refused; `gone` once it ended."""
+    """One session. `ready` is done once it was created, with an error when it was refused; `gone` once it ended."""
 
     def __init__(self, host: str, key: str | None, heard: Heard) -> None:
         loop = asyncio.get_running_loop()
