@@ -11,7 +11,8 @@ from typing import Self
 from batch_jobs.job import Job, State
 from batch_jobs.settings import BatchSettings
 from gateway.cli.job_access import opened
-from vision_text.ingest.sources import Columns, Source, guess_fields, open_source
+from vision_text.ingest.guessing import guess_fields
+from vision_text.ingest.sources import Columns, Source, open_source
 from vision_text.ingest.transcripts import FIELDS, Recording, Transcripts
 from vision_text.store.rows import FieldKind
 from workers.errors import InputInvalid

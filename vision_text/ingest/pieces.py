@@ -69,7 +69,7 @@ class Cutter:
         return cls(read_layout(resolve(name).directory).transformer / "tokenizer.json", CutSettings(chosen, over))
 
     def cut(self, document: Document) -> list[Piece]:
-        """The document's pieces in order. Raises InputInvalid for one that has too many."""
+        """The document's pieces in order, at least one. Raises InputInvalid for one that has none, or too many."""
         hash = document.hash(self.settings.name)
         pieces: list[Piece] = []
         for part in self._parts(document.parts):
@@ -88,6 +88,8 @@ class Cutter:
                     document.extra,
                 )
             )
+        if not pieces:
+            raise InputInvalid("Nothing in its text is a character that the model knows.", param="text")
         return pieces
 
     def _parts(self, parts: Sequence[Part]) -> Iterator[Part]:

@@ -26,8 +26,6 @@ TEXT_ENDINGS = (".txt", ".md", ".markdown", ".rst", ".text")
 CSV_ENDINGS = {".csv": ",", ".tsv": "\t"}
 SAMPLE = 200
 """Records that are looked at for the fields of a new collection."""
-SAMPLE_TEXT = 200
-"""Characters up to which a text may be something to filter by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ class Csv(_File):
     def sample(self) -> Iterator[Mapping[str, Any]]:
         with self.path.open("r", encoding="utf-8-sig", errors="replace", newline="") as file:
             for row in csv.DictReader(file, delimiter=self._delimiter):
-                yield {name: _guessed(value) for name, value in row.items() if isinstance(value, str)}
+                yield {name: value for name, value in row.items() if isinstance(value, str)}
 
     def _row(self, row: Mapping[str | None, Any], number: int) -> Document | Fault:
         if None in row:
@@ -293,28 +291,6 @@ READERS: dict[str, Callable[[Path], tuple[Part, ...]]] = dict.fromkeys(TEXT_ENDI
 """How a file of a folder becomes text, by its ending."""
 
 
-def guess_fields(source: Source) -> dict[str, FieldKind]:
-    """Fields for a new collection: what the first records have beside id and text, where all agree on its kind."""
-    columns = getattr(source, "columns", Columns())
-    kinds: dict[str, set[FieldKind]] = {}
-    for number, record in enumerate(source.sample()):
-        if number == SAMPLE:
-            break
-        for name, value in record.items():
-            if value is None or name in (columns.id, columns.text, "source"):
-                continue
-            if isinstance(value, bool):
-                kind: FieldKind | None = "boolean"
-            elif isinstance(value, int | float):
-                kind = "number"
-            else:
-                kind = "text" if isinstance(value, str) and len(value) <= SAMPLE_TEXT else None
-            kinds.setdefault(name, set()).add(kind or "text")
-            if kind is None:
-                kinds[name] |= {"text", "number"}  # too long, or a list: nothing to filter by
-    return {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
-
-
 class _Lines:
     """Lines of a file, and how many bytes they had."""
 
@@ -337,18 +313,6 @@ def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Times and the like of Parquet as text."""
     known = (str, int, float, bool, list, dict, type(None))
     return {name: value if isinstance(value, known) else str(value) for name, value in record.items()}
-
-
-def _guessed(text: str) -> object:
-    """A value of a table without types, with a guess at its kind; nothing where there is nothing."""
-    if not text:
-        return None
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _shown(name: str) -> str:

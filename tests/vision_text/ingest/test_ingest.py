@@ -18,10 +18,11 @@ from vision_text.embeddings.space import SpaceMismatch
 from vision_text.ingest import pipeline
 from vision_text.ingest.checkpoint import Checkpoint, Counts, FaultFile, IngestTaken
 from vision_text.ingest.embedding import LocalEmbeds, document_space, query_vector
+from vision_text.ingest.guessing import guess_fields
 from vision_text.ingest.migration import Migration
 from vision_text.ingest.pieces import Cutter
 from vision_text.ingest.pipeline import Ingest, Standing
-from vision_text.ingest.sources import Columns, Source, guess_fields, open_source
+from vision_text.ingest.sources import Columns, Source, open_source
 from vision_text.ingest.transcripts import Transcripts
 from vision_text.store.collection import Collection
 from vision_text.store.store import Store

@@ -41,7 +41,7 @@ from vision_text.store.scoring import Vectors
 from workers.errors import ServingError
 
 TABLE = "rows"
-INDEX_ROWS = 100_000
+INDEX_ROWS = 50_000
 """From so many rows on there is an index of the vectors; below, every one of them is looked at."""
 REBUILD = 4
 """An index is made anew when there are so many times the rows that it was made for."""
