@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from vision_text.store.rows import CollectionInfo, Piece
 
 
+MOST_COLLECTIONS = 1000
+"""Of one key. More documents in fewer of them are found as fast."""
+
+
 class KeptByService(InputInvalid):
     """The collection holds what the service itself puts there."""
 
@@ -34,6 +38,16 @@ class KeptByService(InputInvalid):
             f"{TRANSCRIPTS!r} is kept by the service: finished jobs come into it by themselves. Choose another name.",
             param="collection",
         )
+
+
+class TooMany(InputInvalid):
+    """A key has so many collections and no more."""
+
+    code = "too_many_collections"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__(f"There are {MOST_COLLECTIONS} collections, which is the most; drop one first.", param="name")
 
 
 async def create(request: web.Request) -> web.Response:
@@ -50,6 +64,8 @@ async def create(request: web.Request) -> web.Response:
     space = document_space(embedder, model, asked.dimensions, asked.precision)
     ranges = calibration(space)
     store = await service.collections.store()
+    if len(await service.collections.call(store.list, owner)) >= MOST_COLLECTIONS:
+        raise TooMany
     made = await service.collections.call(
         store.create, asked.name, space, dict(asked.fields), owner=owner, ranges=ranges
     )
