@@ -5,6 +5,7 @@ Everything here sees the whole segment. A long segment is planned in several ste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ _INPUT_SCALE = 5.0
 
 _FASTEST = 2.0
 """Speed up to which durations get shorter. Beyond it each symbol would come to its shortest, so pairs of frames are
-left out evenly instead: the pitch stays."""
+left out instead, of the longer symbols first: the pitch stays."""
 _SHORTEST, _LONGEST = 0.02, 1.5
 """Seconds per symbol, as if at speed 1, between which a segment's length is believed; 0.06 to 0.15 are usual."""
 
@@ -94,7 +95,7 @@ class Planner:
         # [pairs, 4]: pitch of both frames, loudness of both.
         told = functional.linear(x, *self._outward).cpu().view(-1, 2, 2).transpose(1, 2)
         if speed > _FASTEST:
-            kept = torch.arange(0, len(owner), speed / _FASTEST).long()
+            kept = _kept(owner, speed / _FASTEST)
             owner, told = owner[kept], told[kept]
             durations = torch.bincount(owner, minlength=len(ids))
         told = told.reshape(-1, 2)
@@ -116,6 +117,24 @@ class Planner:
         if not _SHORTEST * len(wanted) <= seconds <= _LONGEST * len(wanted):
             raise BackendFailed(f"the voice made {seconds:.2f} s of {len(wanted)} phonemes, which can't be right")
         return wanted.round().clamp_min(1).long()
+
+
+def _kept(owner: Tensor, ratio: float) -> Tensor:
+    """Which pairs of frames are left of `owner` (the symbol of each) when it is to be shorter by `ratio`, in order.
+
+    Every symbol keeps its first pair as long as that can be: most consonants have no other.
+    """
+    count = math.ceil(len(owner) / ratio)
+    first = torch.ones(len(owner), dtype=torch.bool)
+    first[1:] = owner[1:] != owner[:-1]
+    firsts, others = first.nonzero()[:, 0], (~first).nonzero()[:, 0]
+    if len(firsts) >= count:
+        return _evenly(firsts, count)
+    return torch.cat((firsts, _evenly(others, count - len(firsts)))).sort().values
+
+
+def _evenly(pairs: Tensor, count: int) -> Tensor:
+    return pairs[torch.arange(count) * len(pairs) // count]
 
 
 _FLAT = (

@@ -112,3 +112,18 @@ def test_noise_is_normal_and_that_of_a_frame_is_its_own() -> None:
     assert (frame_noise(1, 2, 123, 130) == noise[123:130]).all()
     for other in (frame_noise(2, 2, 0, 4), frame_noise(1, 3, 0, 4), frame_noise(-1, 2, 0, 4)):
         assert abs((other * noise[:4].conj()).mean()) < 0.2
+
+
+@pytest.mark.parametrize(("speed", "most_lost"), [(2.5, 0.0), (3.0, 0.2), (4.0, 0.4)])
+def test_who_speaks_fast_leaves_out_no_symbol_before_all_are_as_short_as_can_be(speed: float, most_lost: float) -> None:
+    durations = {}
+    for name, factor in (("fastest", 2.0), ("faster", speed)):
+        voicing = Voicing(segment(SENTENCE, speed=factor))
+        plan(backend(), voicing)
+        durations[name] = voicing.cache.plan.durations
+    assert durations["fastest"].min() == 2
+    assert durations["faster"].sum() == pytest.approx(durations["fastest"].sum() * 2 / speed, abs=2)
+    lost = float((durations["faster"] == 0).mean())
+    assert lost <= most_lost
+    assert not lost or durations["faster"].max() == 2
+    assert (durations["faster"] <= durations["fastest"]).all()
