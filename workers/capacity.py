@@ -7,6 +7,7 @@ time to come back.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
@@ -101,7 +102,7 @@ class Capacity:
             device = min(fitting, key=lambda device: (self._used(device), waits[device]))
             lease = Lease(self, device, share)
             self._leases[device].append(lease)
-            device.loop.live_sessions += 1
+            device.loop.live[lease.tenant] += 1
             return lease
 
     def drain(self) -> None:
@@ -152,7 +153,7 @@ class Capacity:
                 return
             lease._open = False
             self._leases[lease.device].remove(lease)
-            lease.device.loop.live_sessions -= 1
+            lease.device.loop.live -= Counter((lease.tenant,))  # whoever has none any more is gone from it
             lasted = lease.device.clock() - lease.began
             self._lifetime = lasted if self._lifetime is None else 0.9 * self._lifetime + 0.1 * lasted
 

@@ -6,11 +6,13 @@ share keeps a credit, so that what it says now and then goes through as if nobod
 that it cannot save up for a flood. A tenant that floods a lane so waits for itself alone.
 
 Batches blur that, because mates lengthen a step for whoever it is made for. Who has had much more than that tenant
-lengthens its steps by a twentieth at most.
+lengthens its steps by a twentieth at most. And a step cannot be interrupted: who comes meanwhile waits for its end. So
+the steps of who has had much more than somebody else who is live are short.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +25,8 @@ CREDIT = 1.0
 """Seconds of step time, for a weight of 1, that a tenant may stand behind the lane."""
 STRETCH = 1.05
 """By what a tenant may lengthen a step that is made for one who has had much less."""
+SHORT = 1 / 3
+"""Of the step budget, for steps that somebody who has had much less may have to wait for."""
 KEPT = 256
 """Tenants of a lane that are remembered; beyond, the half that has had least is forgotten."""
 
@@ -37,6 +41,8 @@ class Tenant:
     room: float = 1.0
 
 
+_IN_GAPS = 3
+"""The lane of bulk, whose steps are shorter still while anybody is live."""
 NOBODY = Tenant("")
 TENANT: ContextVar[Tenant] = ContextVar("tenant", default=NOBODY)
 """Whose work is being done: tasks and leases take it from here, so that nothing in between has to know of tenants."""
@@ -54,9 +60,14 @@ class Fairness:
         assert task.entry is not None
         return task.rank, self._stand(task.tenant, task.rank), task.entry
 
-    def leads(self, task: Task) -> None:
-        """A step is made for this task; before it is charged."""
-        self._lane[task.rank] = max(self._lane[task.rank], self._stand(task.tenant, task.rank))
+    def leads(self, task: Task, live: Collection[Tenant] = ()) -> float:
+        """A step is made for this task; before it is charged. The part of the step budget that it may take while these
+        have `live` streams on the device."""
+        rank, stand = task.rank, self._stand(task.tenant, task.rank)
+        self._lane[rank] = max(self._lane[rank], stand)
+        if rank >= _IN_GAPS or len(live) < 2:
+            return 1.0
+        return SHORT if any(stand - self._stand(other, rank) > CREDIT / 2 for other in live) else 1.0
 
     def charge(self, task: Task, rank: int, seconds: float) -> None:
         """A task takes part in a step, which is so much longer for it. Who leads pays what a step costs in any case."""

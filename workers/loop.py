@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from workers.backend import Demand, Done, More
 from workers.batch import Batch
 from workers.clock import Clock
 from workers.errors import BackendFailed, Expired
+from workers.fairness import Tenant
 from workers.home import Home, State, out_of_memory
 from workers.latency import LatencyModel
 from workers.ledger import Ledger
@@ -45,7 +47,7 @@ class StepLoop:
         self.scheduler = Scheduler(latency, step_budget=step_budget)
         self.ledger = Ledger()
         self.homes: dict[str, Home] = {}
-        self.live_sessions = 0
+        self.live: Counter[Tenant] = Counter()  # live sessions of each
         self.open = 0  # tasks taken and not ended yet
         self.batch: Batch | None = None  # in a step now
         self.began = 0.0  # when the thread last began something that may hang
@@ -137,7 +139,7 @@ class StepLoop:
             for task in late:
                 self._drop(task)
             garbage, self.garbage = self.garbage, []
-            batch = self.scheduler.pick(now, live=self.live_sessions > 0)
+            batch = self.scheduler.pick(now, live=tuple(self.live))
             if batch is not None:
                 for task in batch.tasks:
                     task.run = batch

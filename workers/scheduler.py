@@ -7,10 +7,11 @@ The whole policy, in the order in which `pick` applies it:
    five in each `patience` seconds as long as nobody more urgent becomes late by it, one in any case, and never more
    than a fifth of the device's time.
 2. Tasks of the same backend and bucket join in order of urgency until one does not fit: the backend's items and cost;
-   the step budget, while anybody is live, a sixth of it for bulk that only fills gaps; or a deadline: the joining
-   task's own, or that of any more urgent task on the device, which the longer batch would break and the shorter one
-   would keep. A deadline that is lost either way limits nothing, else one late task would shrink every batch and make
-   all others late as well. Bulk joins no batch that a live task leads: it would lengthen each of its many steps.
+   the step budget, while anybody is live, a sixth of it for bulk that only fills gaps, a third for who has had much
+   more than somebody else who is live; or a deadline: the joining task's own, or that of any more urgent task on the
+   device, which the longer batch would break and the shorter one would keep. A deadline that is lost either way limits
+   nothing, else one late task would shrink every batch and make all others late as well. Bulk joins no batch that a
+   live task leads: it would lengthen each of its many steps.
 3. In bulk, where time is not pressing, a step that opens a task goes before the steps of those that are under way, as
    long as their batch has room: batches stay full from the first task to the last.
 4. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
@@ -22,11 +23,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from heapq import heapify, heappop, heappush
 
 from workers.batch import LANES, Batch, Entry, Group
-from workers.fairness import STRETCH, Fairness
+from workers.fairness import STRETCH, Fairness, Tenant
 from workers.home import Home
 from workers.latency import NOTHING_KNOWN, Curve, LatencyModel
 from workers.task import Lane, Task
@@ -171,8 +172,8 @@ class Scheduler:
 
     # -- the choice
 
-    def pick(self, now: float, *, live: bool = False) -> Batch | None:
-        """Take out the next batch, or None when nothing is ready. `live`: a live stream is on the device right now."""
+    def pick(self, now: float, *, live: Collection[Tenant] = ()) -> Batch | None:
+        """Take out the next batch, or None when nothing is ready. `live`: whose live streams are on the device now."""
         heads = [head for group in self._groups.values() if (head := group.head()) is not None]
         if not heads:
             return None
@@ -184,8 +185,7 @@ class Scheduler:
             budget *= 1.0 if overdue else BULK_SHARE
             head = self._widening(head, heads, now) or head
         self._turn_at[head.rank] = now
-        self._fairness.leads(head)
-        return self._fill(head, heads, now, budget)
+        return self._fill(head, heads, now, budget * self._fairness.leads(head, live))
 
     def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
         """The bulk task whose opening step would bring one more into the batch that `head` leads, if that can wait."""

@@ -41,9 +41,9 @@ def test_a_released_share_is_free_again_and_only_once() -> None:
         lease.release()
         lease.release()
     assert capacity.reserved(device) == pytest.approx(0.35)
-    assert device.loop.live_sessions == 1
+    assert device.loop.live.total() == 1
     other.release()
-    assert (capacity.reserved(device), device.loop.live_sessions) == (0, 0)
+    assert (capacity.reserved(device), device.loop.live.total()) == (0, 0)
 
 
 def test_the_device_with_most_room_takes_the_session() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.workers.models import Diary, Job, Timed, teach, virtual
 from workers.backend import Done
 from workers.errors import Cancelled, Expired
+from workers.fairness import NOBODY
 from workers.task import Lane, Phase
 
 
@@ -88,7 +89,7 @@ def test_a_live_session_keeps_the_budget_between_its_chunks() -> None:
     model = Timed(a=0.012, k=0.0016, items=64)
     _, device, (pool,) = virtual(model)
     teach(device, model)
-    device.loop.live_sessions = 1
+    device.loop.live[NOBODY] = 1
     for number in range(64):
         pool.submit_task(Job(number), lane=Lane.BULK, deadline=99, sink=Diary())
     device.loop.turn()
@@ -344,7 +345,7 @@ def test_bulk_in_a_gap_between_live_steps_is_short() -> None:
     model = Timed(k=0.002, items=64)
     _, device, (pool,) = virtual(model)
     teach(device, model)
-    device.loop.live_sessions = 1
+    device.loop.live[NOBODY] = 1
     device.loop.scheduler.pick(0.0)
     for number in range(64):
         pool.submit_task(Job(number), lane=Lane.BULK, deadline=99, sink=Diary())
