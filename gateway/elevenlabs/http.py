@@ -34,7 +34,7 @@ MOST_TEXT = 10_000
 class SpeechBody(BaseModel):
     """What is to be said; names that are not here are for features that do not change the sound."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
     text: Annotated[InstanceOf[str], Length(1, MOST_TEXT, "; split it, or stream it to stream-input")]
     model_id: str | None = None

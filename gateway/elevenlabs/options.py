@@ -32,7 +32,7 @@ LEAST_SEGMENT = 120
 class VoiceSettings(BaseModel):
     """Only `speed` has an effect: the voices here have one manner of speaking."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
     stability: float | None = None
     similarity_boost: float | None = None

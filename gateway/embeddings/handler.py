@@ -68,11 +68,12 @@ def resolve(embedder: Embedder, name: str | None) -> str:
 
 
 def lane_of(request: web.Request, asked: str | None) -> Lane:
-    """By the field, else by the header; else somebody waits for it. Raises InputInvalid."""
-    name = asked or request.headers.get(LANE_HEADER, "interactive").lower()
-    if name not in LANES:
-        raise InputInvalid(f"{LANE_HEADER} is {name[:40]!r} and can be {' or '.join(LANES)}.", param="lane")
-    return LANES[name]
+    """By the field, else by the header; else somebody waits for it. Raises InputInvalid for either."""
+    header = request.headers.get(LANE_HEADER, "interactive").lower()
+    for name, given in ((LANE_HEADER, header), ("lane", asked)):
+        if given is not None and given not in LANES:
+            raise InputInvalid(f"{name} is {given[:40]!r} and can be {' or '.join(LANES)}.", param=name)
+    return LANES[asked or header]
 
 
 async def _answer(made: Embedded, encoding: str) -> web.Response:

@@ -30,6 +30,8 @@ class Here:
     """Names and aliases of models for embeddings."""
     dimensions: tuple[int, ...] = ()
     """Of their vectors, whole or cut."""
+    pictures: bool = False
+    """Whether one of them sees."""
 
     @classmethod
     def of(cls, service: Service) -> Here:
@@ -37,11 +39,15 @@ class Here:
         if engine is None:
             return cls(service.settings, keys)
         known = embedder.models() if embedder is not None else ()
-        embeddings = tuple(name for model in known for name in (model.name, *model.aliases))
-        dimensions = tuple(sorted({size for model in known for size in (model.dimensions, *model.sizes)}))
-        complete = service.embeddings.state != "loading"
         return cls(
-            service.settings, keys, complete, tuple(engine.models()), tuple(engine.voices()), embeddings, dimensions
+            service.settings,
+            keys,
+            loaded=service.embeddings.state != "loading",
+            models=tuple(engine.models()),
+            voices=tuple(engine.voices()),
+            embeddings=tuple(name for model in known for name in (model.name, *model.aliases)),
+            dimensions=tuple(sorted({size for model in known for size in (model.dimensions, *model.sizes)})),
+            pictures=any(model.pictures for model in known),
         )
 
     def model_names(self) -> Json:

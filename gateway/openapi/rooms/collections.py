@@ -135,7 +135,9 @@ def room(here: Here) -> Room:
     }, nullable=True)  # fmt: skip
     given: list[Json] = [{"required": [name], "properties": {name: {"type": kind}}}
         for name, kind in (("query", "string"), ("vector", "array"))]  # fmt: skip
-    find = described(asked.SearchRequest, FIND, nullable=True, rules={"anyOf": given})
+    find = described(
+        asked.SearchRequest, FIND, {"collection": {"pattern": f"^{NAME}$"}}, nullable=True, rules={"anyOf": given}
+    )
     some: list[Json] = [
         {"required": ["documents"], "properties": {"documents": {"minItems": 1}}},
         {"required": ["source"], "properties": {"source": {"type": "string"}}},

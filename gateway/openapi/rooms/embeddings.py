@@ -112,9 +112,10 @@ class Reranked(TypedDict):
 def room(here: Here) -> Room:
     """The routes."""
     text: Json = {"type": "string", "minLength": 1}
-    ids: Json = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
-    image: Json = text | {"contentEncoding": "base64"}
-    item: Json = {"anyOf": [text, ids, _object("text", text), _object("image", image)]}
+    ids: Json = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+    image: Json = text | {"format": "byte", "contentEncoding": "base64"}
+    seen = [_object("image", image)] if here.pictures or not here.loaded else []
+    item: Json = {"anyOf": [text, ids, _object("text", text), *seen]}
     many: Json = {"type": "array", "items": item, "minItems": 1, "maxItems": asked.MOST_ITEMS}
     lane = in_header(LANE_HEADER, "The same as `lane`.", enum=[*asked.LANES])
     of = {SPACE_HEADER: header("The fingerprint of the space of the vectors.")}

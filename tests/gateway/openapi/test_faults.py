@@ -11,8 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.batch.job_request import json_fields
+from gateway.elevenlabs.http import SpeechBody
 from gateway.embeddings.request import items
 from gateway.speak.fields import FieldInvalid, json_object
+from gateway.speak.request import checked
+from vision_text.ingest.document import Document, Part
+from vision_text.ingest.pieces import Cutter
 from workers.errors import InputInvalid
 
 
@@ -62,6 +66,20 @@ def test_a_picture_that_is_no_base64_is_refused_by_name(image: str) -> None:
     assert refused.value.param == "input[0]"
 
 
+def test_a_text_of_which_a_model_knows_no_character_is_refused() -> None:
+    cutter = Cutter.of_model("all-MiniLM-L6-v2", 256)
+    with pytest.raises(InputInvalid):
+        cutter.cut(Document("one", (Part("\x89"),)))
+
+
+@pytest.mark.parametrize(
+    "body", [{"text": "Hello.", "seed": False}, {"text": "Hello.", "voice_settings": {"speed": "1"}}]
+)
+def test_numbers_in_json_are_numbers(body: dict[str, Any]) -> None:
+    with pytest.raises(FieldInvalid):
+        checked(SpeechBody, body)
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -80,7 +98,7 @@ def test_what_is_no_request_is_told_as_other_errors_and_not_repeated(service: st
         while piece := connection.recv(65536):
             answer += piece
     status, _, body = answer.partition(b"\r\n\r\n")
-    assert status.startswith(b"HTTP/1.1 400 ") or status.startswith(b"HTTP/1.0 400 ")
+    assert status.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
     error = json.loads(body)["error"]
     assert (error["code"], error["type"]) == ("malformed_request", "invalid_request_error")
     assert len(body) < 300
