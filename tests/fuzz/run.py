@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--target", action="append", default=[], help="a fuzzer; may be given several times")
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--minutes", type=float, default=10.0, help="for each")
-    parser.add_argument("--directory", type=Path, default=Path(".fuzz"), help="for corpora, faults and logs")
+    parser.add_argument("--directory", type=Path, default=Path(".cache/fuzz"), help="for corpora, faults and logs")
     asked = parser.parse_args()
     from tests.fuzz.everything import targets
 

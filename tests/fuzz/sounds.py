@@ -144,9 +144,8 @@ def container_stream(data: bytes) -> None:
         results.append((whole(made), error))
     (one, first), (other, second) = results
     if data in files():
-        assert not first
-        assert not second
-        assert np.array_equal(one, other)
+        assert first == second  # an M4A with its index at the end is no stream
+        assert first or np.array_equal(one, other)
 
 
 @target("media", files, longest=16_384, examples=40, words=MARKS)
