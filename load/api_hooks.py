@@ -93,6 +93,9 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         text = body.get(name)
         if isinstance(text, str) and len(text) > SPOKEN:
             body[name] = text[:SPOKEN] + " " * (len(text) - SPOKEN)  # as long, but soon spoken
+    shortest, longest = body.get("subtitle_shortest"), body.get("subtitle_longest", 7)
+    if isinstance(shortest, int | float) and isinstance(longest, int | float):
+        body["subtitle_shortest"] = min(shortest, longest)
     if not positive:
         return
     _mend(case, body)
@@ -101,15 +104,13 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
 
 
 def _mend(case: Any, body: dict[str, Any]) -> None:
-    shortest, longest = (body.get(f"subtitle_{name}") for name in ("shortest", "longest"))
-    if shortest is not None:
-        body["subtitle_shortest"] = min(shortest, 7 if longest is None else longest)
     if body.get("lexicon"):
         body["lexicon"] = {"Kate": "kay t", "Lahn": "/lɑːn/"}
     if case.path.startswith("/v1/documents"):
         body |= {"file": Binary(PICTURE), "pages": "1"}
     if case.path.endswith("/embeddings") and isinstance(body.get("input"), list):
-        body["input"] = [_known(one) for one in body["input"]]
+        ids = all(isinstance(one, int) for one in body["input"])
+        body["input"] = _known(body["input"]) if ids else [_known(one) for one in body["input"]]
     if case.path.endswith("/delete"):
         body |= {"filter": None} | ({} if body.get("source") else {"documents": ["emma"]})
     if case.path.endswith("search"):
@@ -117,10 +118,8 @@ def _mend(case: Any, body: dict[str, Any]) -> None:
 
 
 def _known(given: Any) -> Any:
-    """Token ids that a model has."""
-    if isinstance(given, list):
-        return [_known(one) for one in given]
-    return given % 20_000 + 2_000 if isinstance(given, int) else given
+    """Token ids that a model has, as it begins and ends a text."""
+    return [101, *(one % 20_000 + 2_000 for one in given), 102] if isinstance(given, list) else given
 
 
 @schemathesis.hook

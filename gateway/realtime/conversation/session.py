@@ -207,8 +207,8 @@ def open_conversation(engine: Engine, model: str, include: list[Any]) -> Session
 def begun(engine: Engine, session: Session, fields: dict[str, Any]) -> Session:
     """`session` with what `fields` set, before anybody has said anything. Raises `RequestError`, `InputInvalid`."""
     # The model was chosen by whoever connects: all names that are served here mean the same one.
-    patch, _ = shapes.session_patch({name: value for name, value in fields.items() if name != "model"}, Shape.GA)
-    session = _merged(session, patch, engine.resolve(None))
+    patch, _ = shapes.session_patch(fields, Shape.GA)
+    session = _merged(session, patch.model_copy(update={"model": None}), engine.resolve(None))
     chosen_tool(session.tool_choice, session.tools, "session.tool_choice")
     if "voice" in patch.audio.output.model_fields_set and session.audio.output.voice is not None:
         _check_voice(engine, session.audio.output.voice, f"{OUTPUT}.voice")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.error
 import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,6 +65,15 @@ def test_a_picture_that_is_no_base64_is_refused_by_name(image: str) -> None:
     with pytest.raises(FieldInvalid) as refused:
         items([{"image": image}])
     assert refused.value.param == "input[0]"
+
+
+def test_the_session_of_a_secret_is_looked_at_whole(service: str) -> None:
+    body = json.dumps({"session": {"type": "realtime", "model": {}}}).encode()
+    asked = urllib.request.Request(f"{service}/v1/realtime/client_secrets", body, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(asked)
+    with refused.value as answer:
+        assert json.load(answer)["error"]["param"] == "session.model"
 
 
 def test_a_text_of_which_a_model_knows_no_character_is_refused() -> None:
