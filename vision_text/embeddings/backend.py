@@ -30,9 +30,9 @@ from workers.errors import BackendFailed, ServingError
 
 log = logging.getLogger(__name__)
 
-STEP = {"cpu": 384, "cuda": 262_144}
-"""Tokens times layers in a step, about: some 10 ms of small models on two cores."""
-PIECE = {"cpu": 384, "cuda": 16_384}
+STEP = {"cpu": 256, "cuda": 262_144}
+"""Tokens times layers in a step, about: some 5 ms of small models on two cores."""
+PIECE = {"cpu": 256, "cuda": 16_384}
 """Tokens of a piece, about."""
 
 Vectors = npt.NDArray[np.float32]
