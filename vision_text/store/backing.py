@@ -67,6 +67,9 @@ class Backing(Protocol):
     def scan(self, where: Filter | None, rows: int, *, texts: bool = True) -> Iterator[tuple[list[Piece], Vectors]]:
         """Everything, so many rows at a time. Without `texts` pieces have their ids and hashes only."""
 
+    def codes(self, where: Filter | None, rows: int) -> Iterator[tuple[list[str], Vectors]]:
+        """The ids of all pieces and their stored vectors, so many at a time: what a search through all looks at."""
+
     def tidy(self) -> None:
         """Bring files and indexes in order; seconds to minutes, beside searches and writes."""
 

@@ -194,8 +194,8 @@ class Collection:
             return self._backing.by_vector(query, where, limit)
         if self.space.precision == "int8" and self._backing.count() <= EXACT_ROWS:
             best = Best(limit)
-            for pieces, codes in self._backing.scan(where, SCAN_ROWS, texts=False):
-                best.see([piece.id for piece in pieces], similarities(query, self._floats(codes)))
+            for ids, codes in self._backing.codes(where, SCAN_ROWS):
+                best.see(ids, similarities(query, self._floats(codes)))
             found = best.found
             pieces = [piece for some, _ in self._backing.scan(within("id", list(found)), SCAN_ROWS) for piece in some]
             return sorted(((piece, found[piece.id]) for piece in pieces), key=lambda one: -one[1]) if found else []

@@ -99,7 +99,8 @@ class Best:
     def see(self, ids: Sequence[str], scores: NDArray[np.float32]) -> None:
         every = np.concatenate([self._scores, scores])
         names = [*self._ids, *ids]
-        best = np.argsort(-every, kind="stable")[: self._most]
+        some = np.argpartition(-every, self._most)[: self._most] if len(every) > self._most else np.arange(len(every))
+        best = some[np.argsort(-every[some], kind="stable")]
         self._ids, self._scores = [names[n] for n in best], every[best]
 
     @property

@@ -174,6 +174,12 @@ class LanceRows:
                 if some.num_rows:
                     yield pieces_of(some, self._fields) if texts else bare_pieces(some), vectors_of(some)
 
+    def codes(self, where: Filter | None, rows: int) -> Iterator[tuple[list[str], Vectors]]:
+        with self._answers():
+            for some in self._plain(where, ["id", "vector"]).to_batches(rows):
+                if some.num_rows:
+                    yield some.column("id").to_pylist(), vectors_of(some)
+
     def tidy(self) -> None:
         """Merge small files, bring new rows into the indexes, forget old versions; one process at a time."""
         lock = FileLock(self._directory / "tidy.lock", timeout=0)

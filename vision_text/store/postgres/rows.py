@@ -158,6 +158,19 @@ class PostgresRows:
             while some := cursor.fetchmany(rows):
                 yield self._read(some)
 
+    def codes(self, where: Filter | None, rows: int) -> Iterator[tuple[list[str], Vectors]]:
+        clause, given = condition(where, self._fields)
+        asked = SQL("SELECT id, vector FROM {} WHERE {}").format(self._name, clause)
+        with (
+            answers(),
+            self._pool.connection() as connection,
+            connection.transaction(),
+            connection.cursor("codes") as cursor,
+        ):
+            cursor.execute(asked, given)
+            while some := cursor.fetchmany(rows):
+                yield [row[0] for row in some], vectors_of([row[1] for row in some], self._space)
+
     def tidy(self) -> None:
         """PostgreSQL cleans up by itself; what is left is an index of the vectors, once there are many."""
         space = self._space
