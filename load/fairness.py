@@ -7,10 +7,10 @@ A service is started with two keys. The quiet one's --streams paced streams spea
   in a flood     the other key opens --flood streams at once, again and again, each as fast as it can be sent (finals
                  and partials, the quiet one's lanes), and sends files on --files connections
 
---rounds times. Bar: the p95 of the round trip of a chunk and of end of speech → final in the flood is no more than a
-tenth above that beside others, which hold their share as well but send as one speaks (on a machine of few cores being
-not alone costs something in itself, which is told too); the quiet key is never refused; the flood gets on as well. Exit
-status 1 when one is missed.
+--rounds times; the clients of the other key are a process of their own. Bar: the p95 of the round trip of a chunk and
+of end of speech → final in the flood is no more than a tenth above that beside others, which hold their share as well
+but send as one speaks (on a machine of few cores being not alone costs something in itself, which is told too); the
+quiet key is never refused; the flood gets on as well. Exit status 1 when one is missed.
 
     python -m load.fairness
     python -m load.fairness --rounds 1 --seconds 20
@@ -21,12 +21,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import secrets
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -38,6 +40,8 @@ from load.script import conversation
 from load.service import Running, machine, service
 
 _MARGIN = 0.10
+_BEGUN = 6.0
+"""Seconds until the other process makes its noise."""
 _PAUSE = 0.25
 """Seconds after which a stream of the flood that was refused tries again."""
 KINDS = ("alone", "beside others", "in a flood")
@@ -97,6 +101,21 @@ async def flood(running: Running, key: str, streams: int, files: int, seed: int)
                     raise RuntimeError("the flood dried up") from ended
 
 
+def noise(running: Running, kind: str, key: str, options: argparse.Namespace, seed: int, stop: Any, came: Any) -> None:
+    """What the other key does, in a process of its own: in that of the quiet one it would hold up its client instead
+    of its service. `stop` (an event) ends a flood; what became of it goes into `came` (a queue)."""
+
+    async def run() -> Flood:
+        if kind == "beside others":
+            step = await measure(running, options.flood, options.seconds, seed=seed + 100, key=key)
+            return Flood(finals=step.finals)
+        async with flood(running, key, options.flood, options.files, seed) as found:
+            await asyncio.to_thread(stop.wait)
+        return found
+
+    came.put(asyncio.run(run()))
+
+
 async def turn(
     running: Running, kind: str, quiet: str, noisy: str, options: argparse.Namespace, seed: int
 ) -> tuple[Step, Flood]:
@@ -104,13 +123,19 @@ async def turn(
     asking = measure(running, options.streams, options.seconds, seed=seed, key=quiet)
     if kind == "alone":
         return await asking, Flood()
-    if kind == "beside others":
-        other = measure(running, options.flood, options.seconds, seed=seed + 100, key=noisy)
-        step, beside = await asyncio.gather(asking, other)
-        return step, Flood(finals=beside.finals)
-    async with flood(running, noisy, options.flood, options.files, seed) as came:
-        await asyncio.sleep(3.0)
-        return await asking, came
+    spawn = multiprocessing.get_context("spawn")
+    stop, came = spawn.Event(), spawn.Queue()
+    there = Running(running.url, None, running.key)
+    other = spawn.Process(target=noise, args=(there, kind, noisy, options, seed, stop, came), daemon=True)
+    other.start()
+    await asyncio.sleep(_BEGUN)
+    try:
+        step = await asking
+        stop.set()
+        return step, await asyncio.to_thread(came.get, True, options.seconds + 60.0)
+    finally:
+        stop.set()
+        await asyncio.to_thread(other.join)
 
 
 def p95(steps: list[Step], name: str) -> float:
