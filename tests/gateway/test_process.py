@@ -41,6 +41,7 @@ async def test_garbage_is_collected_once_it_is_worth_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(gc, "collect", lambda: collected.append(here.ended))
     here = Sessions(sessions=2000)
     sweeping = asyncio.create_task(process.sweep(here))
+    await asyncio.sleep(0.03)
     for here.ended in (100, 999, 1000, 1500, 2000):
         await asyncio.sleep(0.03)
     here.sessions = 0
