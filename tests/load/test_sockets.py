@@ -28,7 +28,7 @@ def test_a_quantile_of_buckets_lies_between_their_bounds() -> None:
 
 async def test_a_crowd_comes_speaks_is_heard_and_leaves_nothing() -> None:
     server = await asyncio.to_thread(lambda: Server(engine=engine(0.001, "level")))
-    running = await asyncio.to_thread(server.serve)
+    running = await asyncio.to_thread(lambda: server.serve(resume_seconds=1.0))
     host, _, port = running.address.partition(":")
     try:
         crowd = Crowd(host, int(port))
