@@ -15,11 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 START_SECONDS = 110.0
 STOP_SECONDS = 30.0
+
+# The suite tries the same inputs every time, so that a change is to blame for what fails; the long run tries others.
+settings.register_profile("suite", derandomize=True)
+settings.register_profile("long")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 # An application inside a test has no queue of jobs, which would be the one of whoever runs the tests.
 os.environ["SPEECHLANE_BATCH"] = "false"
