@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from speech.asr import Samples
 from speech.audio import MAX_CHANNELS, MIN_RATE, checked_float, downmix
 from speech.container_format import SUPPORTED
+from speech.frames import Frames
 from speech.resample import Resampler
 from workers.errors import InputInvalid, InputTooLarge
 
@@ -98,9 +99,13 @@ def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Ite
         ):
             _too_long(max_seconds, param)
         resampler: Resampler | None = None
+        arrays, form = Frames(), (0, 0)
         exact = track.codec_context.name.startswith("pcm_f")
         seconds, changes = 0.0, 0
         for frame in _frames(container, track):
+            if form != (frame.sample_rate, frame.layout.nb_channels):
+                form = (frame.sample_rate, frame.layout.nb_channels)
+                _check(*form, param)
             if resampler is None or resampler.rate != frame.sample_rate:
                 if resampler is not None:
                     changes += 1
@@ -109,12 +114,11 @@ def decode(source: Any, kind: str, param: str, max_seconds: float | None) -> Ite
                             f"{param} changes its sample rate over and over; send it at one", param=param
                         )
                     yield resampler.flush()
-                _check(frame.sample_rate, frame.layout.nb_channels, param)
                 resampler = Resampler(frame.sample_rate)
             seconds += frame.samples / frame.sample_rate
             if max_seconds is not None and seconds > max_seconds:
                 _too_long(max_seconds, param)
-            yield resampler.feed(_mono(frame, exact, param))
+            yield resampler.feed(_mono(arrays.samples(frame), exact, param))
         if resampler is None:
             raise InputInvalid(f"no sound in {param} could be decoded; it is damaged or cut off", param=param)
         yield resampler.flush()
@@ -181,10 +185,9 @@ def _frames(container: InputContainer, track: av.AudioStream) -> Iterator[av.Aud
         _log.warning("skipped %d damaged parts of a %s", damaged, container.format.name)
 
 
-def _mono(frame: av.AudioFrame, exact: bool, param: str) -> Samples:
-    """A decoded frame as mono float32 at the frame's own rate; `exact`: floats are as the sender wrote them."""
-    data: NDArray[Any] = frame.to_ndarray()
-    frames = data.T if frame.format.is_planar else data.reshape(-1, frame.layout.nb_channels)
+def _mono(frames: NDArray[Any], exact: bool, param: str) -> Samples:
+    """Decoded samples, [sample, channel], as mono float32 at their own rate; `exact`: floats are as the sender wrote
+    them."""
     if frames.dtype.kind == "f":
         mono = downmix(frames.astype(np.float32))
         if exact:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speech.asr import Samples
+from speech.frames import Frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Grid:
         self.count = 0
         self._fifo = av.AudioFifo()
         self._fresh = 0
-        self._planar, self._own, self._channels = frame.format.is_planar, frame.layout.nb_channels, channels
+        self._channels = channels
         self._sane = sane
 
     @property
@@ -85,8 +86,7 @@ class Grid:
         frame = self._fifo.read(0, True)
         if frame is None:
             return
-        data: NDArray[Any] = frame.to_ndarray()
-        data = data if self._planar else data.reshape(-1, self._own).T
+        data: NDArray[Any] = Frames().samples(frame).T
         if data.dtype.kind == "f":
             samples = self._sane(data.astype(np.float32, copy=False))
         else:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import av
+import numpy as np
 import pytest
 
+from batch_jobs.job import Channels
+from batch_jobs.media.decode import Media
+from speech.asr import SAMPLE_RATE
+from speech.containers import decode_file
 from tests.fuzz.everything import targets
 from tests.fuzz.messages import framed
+from tests.speech.sounds import recording
 
 LONG = "x" * 70_000
 HUGE = 10**4299
@@ -66,3 +74,27 @@ FOUND: dict[str, list[Any]] = {
 def test_what_failed_once(name: str, number: int) -> None:
     given = FOUND[name][number]
     targets()[name].check(given if isinstance(given, bytes) else json.dumps(given).encode())
+
+
+@pytest.mark.parametrize(("kind", "codec"), [("ogg", "libopus"), ("mp4", "aac"), ("flac", "flac")])
+def test_eight_channels(kind: str, codec: str) -> None:
+    """PyAV reads behind the last of eight planes: a recording in 7.1 ended the whole process."""
+    voice = recording("austen-0880.wav")[: 2 * SAMPLE_RATE]
+    out = io.BytesIO()
+    with av.open(out, "w", format=kind) as file:
+        track = file.add_stream(codec, rate=48_000)
+        track.codec_context.layout = "7.1"
+        track.bit_rate = 512_000
+        size = track.codec_context.frame_size or None
+        convert = av.AudioResampler(track.codec_context.format, "7.1", 48_000, size)
+        frame = av.AudioFrame.from_ndarray(np.repeat(voice, 8)[None], "flt", "7.1")
+        frame.sample_rate = SAMPLE_RATE
+        for ready in [*convert.resample(frame), *convert.resample(None)]:
+            file.mux(track.encode(ready))
+        file.mux(track.encode(None))
+    mixed = np.concatenate(list(decode_file(out.getvalue(), max_seconds=10)))
+    with Media(io.BytesIO(out.getvalue()), Channels.EACH, 10) as media:
+        apart = np.concatenate([one.samples for sounds in media.sounds() for one in sounds if one.channel == 0])
+    loudness = np.sqrt(np.mean(voice**2))
+    for sound in (mixed, apart):
+        assert 0.5 < np.sqrt(np.mean(sound**2)) / loudness < 1.5
