@@ -80,7 +80,12 @@ class Patient(RequestHandler):
         return response
 
     def _await_head(self) -> None:
-        self._head = self._loop.call_later(HEAD_SECONDS, self.force_close)
+        self._head = self._loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._head = None
+        if not self._request_in_progress:  # else it was the rest of a body, which came before its handler had begun
+            self.force_close()
 
     def _stop(self) -> None:
         if self._head is not None:

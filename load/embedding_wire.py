@@ -71,7 +71,8 @@ class Target:
         async def client(session: aiohttp.ClientSession) -> None:
             while time.perf_counter() - began < seconds and not (stop is not None and stop.is_set()):
                 try:
-                    made.documents += await self.post(session, next(batches), **self._bulk)
+                    count = await self.post(session, next(batches), **self._bulk)
+                    made.documents += count  # not in one line, which would read the sum before it waits
                 except (RuntimeError, aiohttp.ClientError) as error:
                     made.errors.append(str(error)[:300])
                     await asyncio.sleep(0.2)
