@@ -42,6 +42,8 @@ async def _search(request: web.Request, name: str | None) -> web.Response:
         with service.receiving():
             fields = await read_object(request)
             asked = checked(SearchRequest, fields if name is None else {**fields, "collection": name})
+            if asked.query is None and asked.vector is None:
+                raise InputInvalid("Nothing is searched for: give a query, or a vector with its space.", param="query")
             try:
                 collection = await opened(request, asked.collection)
             except CollectionNotFound:
@@ -84,8 +86,7 @@ async def _vector(service: Service, collection: Collection, asked: SearchRequest
             raise InputInvalid("A hybrid search has a query beside the vector.", param="query")
         found = "vector" if asked.query is None or mode == "vector" else "hybrid"
         return found, *_given(collection, asked)
-    if asked.query is None:
-        raise InputInvalid("Nothing is searched for: give a query, or a vector with its space.", param="query")
+    assert asked.query is not None
     if mode == "words":
         return "words", None, None
     from vision_text.ingest.embedding import query_vector

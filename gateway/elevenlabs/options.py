@@ -98,6 +98,7 @@ class Asked:
 
 def asked(request: web.Request, engine: Engine, **body: Any) -> Asked:
     """What path and query ask for; a body may name what the query does not. Raises InputInvalid."""
+    checked(Query, dict(request.query))  # also what the body goes before
     given = {**request.query, **{name: value for name, value in body.items() if value is not None}}
     query = checked(Query, given)
     if query.enable_ssml_parsing:

@@ -76,6 +76,22 @@ def test_the_session_of_a_secret_is_looked_at_whole(service: str) -> None:
         assert json.load(answer)["error"]["param"] == "session.model"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/text-to-speech/heart?seed=0.2", {"text": "Hello.", "seed": 5}),
+        ("/v1/batch/search", {}),
+        ("/v1/batch/search", {"vector": None}),
+    ],
+)
+def test_what_something_else_goes_before_is_looked_at_as_well(service: str, path: str, body: dict[str, Any]) -> None:
+    asked = urllib.request.Request(f"{service}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(asked)
+    with refused.value as answer:
+        assert answer.status in (400, 422)
+
+
 def test_a_text_of_which_a_model_knows_no_character_is_refused() -> None:
     cutter = Cutter.of_model("all-MiniLM-L6-v2", 256)
     with pytest.raises(InputInvalid):
