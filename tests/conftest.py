@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -115,6 +117,18 @@ def wait_ready(service: RunningService) -> RunningService:
     """The service, once its models are loaded."""
     wait_until(lambda: status_of(f"{service.url}/readyz") == 200, "ready", service)
     return service
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that a test runs sends the log of this process where that test looks, and is not there to end it."""
+    root = logging.getLogger()
+    handlers, level, thread_failed = root.handlers[:], root.level, threading.excepthook
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    threading.excepthook = thread_failed
+    logging.captureWarnings(False)
 
 
 @pytest.fixture(scope="session")
