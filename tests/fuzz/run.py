@@ -59,11 +59,8 @@ def fuzz(name: str, longest: int, minutes: float, directory: Path) -> Outcome:
             at = out.tell()
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "SPEECHLANE_BATCH": "false"}
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
-            try:
-                status = process.wait(left + PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            status = _ended(process, left + PATIENCE)
+            if status is None:
                 (faults / f"{name}-hung-{int(time.time())}").write_text("the process did not end")
                 status = 0
         told = log.read_bytes()[at:].decode("utf-8", "replace")
@@ -73,9 +70,22 @@ def fuzz(name: str, longest: int, minutes: float, directory: Path) -> Outcome:
         if status == 0:
             break
         if not executions:
-            raise SystemExit(f"{name} could not be started:\n{told[-3000:]}")
+            (faults / f"{name}-failed-{int(time.time())}").write_text(told[-3000:])
+            break
     found = {path for path in set(faults.iterdir()) - before if path.suffix != ".txt"}
     return Outcome(name, executions, reached, len(list(corpus.iterdir())), len(found), time.monotonic() - began)
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The status of a process that ends in time. Twice: when the machine was stopped meanwhile, it ends right after."""
+    for patience in (seconds, PATIENCE):
+        try:
+            return process.wait(patience)
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()
+    process.wait()
+    return None
 
 
 def main() -> None:
