@@ -92,7 +92,7 @@ def test_a_job_goes_through_its_stages(queue: Queue) -> None:
 
 
 def test_the_next_stage_starts_once_whoever_commits_last_and_however_often(make: Callable[..., Queue]) -> None:
-    queues = [make() for _ in range(4)]
+    queues = [make(lease=60.0) for _ in range(4)]
     for round in range(3):
         split(queues[0], f"job{round}", 60)
         leases = [(queue, lease) for _ in range(15) for queue in queues if (lease := queue.take(0))]

@@ -35,9 +35,14 @@ async def test_alive_and_ready(http: ClientSession) -> None:
         assert (await answer.json())["devices"][0]["name"].startswith("cpu")
 
 
+EMBEDDING = "all-MiniLM-L6-v2"
+"""Loaded behind the speech models, and told of once it is there."""
+
+
 async def test_models(http: ClientSession, service: str) -> None:
     async with openai.AsyncOpenAI(base_url=f"{service}/v1", api_key="none") as client:
-        assert [model.id async for model in await client.models.list()] == ["tiny.en"]
+        speech = [model.id async for model in await client.models.list() if model.id != EMBEDDING]
+        assert speech == ["tiny.en"]
     async with http.get("/v1/models/tiny.en") as answer:
         body = await answer.json()
     assert (body["object"], body["languages"]) == ("model", ["en"])

@@ -28,7 +28,7 @@ def model() -> Timed:
 
 @pytest.fixture
 def device(model: Timed) -> Iterator[Device]:
-    device = Device("cpu:0", queue_limit=400)
+    device = Device("cpu:of-the-test", queue_limit=400)
     device.add(model)
     device.start()
     yield device
@@ -323,7 +323,7 @@ def test_close_ends_everything_and_frees_the_model(model: Timed, device: Device,
     assert model.closed and all(state.freed == 1 for state in model.states)
     with pytest.raises((Draining, BackendDead)):
         pool.submit_task(Job("late"), lane=Lane.FINAL, deadline=0, sink=diary)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("cpu:0")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("cpu:of-the-test")]
 
 
 def test_misuse_is_told() -> None:

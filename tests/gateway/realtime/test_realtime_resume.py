@@ -95,7 +95,10 @@ async def test_a_client_gets_what_it_missed_and_goes_on_from_the_last_sample(run
         assert missed[0]["type"] == "input_audio_buffer.speech_started"
         assert [event["sequence"] for event in missed] == list(range(last + 1, last + 1 + len(missed)))
         end = check_contract([event for event in again.seen if event["type"] != "x.session.resumed"])[0]
-        assert (end["transcript"], end["words"]) == (whole["transcript"], whole["words"])
+        assert end["transcript"] == whole["transcript"]
+        assert [word["word"] for word in end["words"]] == [word["word"] for word in whole["words"]]
+        # To a frame or two: batches differ, and bfloat16 with them.
+        assert [word["start"] for word in end["words"]] == pytest.approx([w["start"] for w in whole["words"]], abs=0.1)
         # A dead connection that nobody has noticed: the newer one counts.
         async with resumed(running, created, missed[-1]["sequence"]) as newer:
             assert await closing(again) == 4103

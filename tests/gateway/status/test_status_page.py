@@ -168,7 +168,8 @@ def test_its_numbers_are_those_of_metrics_while_somebody_speaks(
 
     # The charts can be read without a pointer, and by those who do not see them.
     chart = page.driver.find_element(By.CSS_SELECTOR, "#sessions-chart .plot")
-    assert "from 0 to 1" in page.wait(lambda: chart.get_attribute("aria-label"), "it is summed up")
+    summary = page.wait(lambda: chart.get_attribute("aria-label"), "it is summed up")
+    assert re.search(r"from 0 to [1-9]", summary)  # other tests may have had sessions
     chart.send_keys(Keys.HOME)
     first = page.text("#sessions-chart output")
     chart.send_keys(Keys.END)
