@@ -90,7 +90,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     if positive and str(query.get("encoding")).startswith("linear"):
         query |= {"encoding": "linear16", "sample_rate": 16_000}  # four bytes of a WAV file need not be a number
     if positive and query.get("channels"):
-        query["channels"] = min(query["channels"], 8)  # so many are heard apart
+        query["channels"] = min(int(query["channels"]), 8)  # so many are heard apart
     if not isinstance(body, dict):
         return
     before = dict(body)
@@ -114,7 +114,7 @@ def _mend(case: Any, body: dict[str, Any]) -> None:
     if case.path.startswith("/v1/documents"):
         body |= {"file": Binary(PICTURE), "pages": "1"}
     for name in ("input", "documents", "query"):
-        if case.path.endswith(("/embeddings", "/rerank")) and name in body:
+        if case.path.endswith(("/embeddings", "/rerank", "/search")) and body.get(name):
             body[name] = _known(body[name])
     if case.path.endswith("/delete"):
         body |= {"filter": None} | ({} if body.get("source") else {"documents": ["emma"]})
