@@ -14,7 +14,7 @@ TORCH_INDEX ?=
 ARGS ?=
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 .PHONY: help install serve test agents lint format system-packages clean
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -100,6 +101,10 @@ def command(
         except (ModelError, ValueError) as error:  # a ValueError is a device that is not there, or weights of no use
             voice.fail(f"{error}\n'speechlane doctor' checks what the models need.")
     voice.say("Stopped.")
+    # All is closed. Taking the interpreter down under native threads that are still ending has crashed it.
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _number(name: str, flag: int | None, config: Path | None) -> int | None:

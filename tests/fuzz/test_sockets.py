@@ -30,7 +30,7 @@ from tests.fuzz.conftest import CHECKS, FACTOR
 from tests.fuzz.wires import PROTOCOLS, Protocol, Wire
 from tests.gateway.speak.conftest import Running, Server
 
-EXAMPLES, STEPS = 2, 12
+EXAMPLES, STEPS = 1, 12
 FREED_SECONDS = 30.0
 
 

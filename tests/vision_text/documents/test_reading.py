@@ -15,7 +15,7 @@ from PIL import Image
 
 from load.made_pages import HEIGHT, Put, column, drawn, pdf, saved, scanned
 from vision_text.documents.chain import Documents, DocumentSettings, ReadOptions, Unread
-from vision_text.documents.ocr import Detector, Recogniser, cut
+from vision_text.documents.ocr import cut
 from vision_text.documents.page import Box, Kind, Page, Source
 from workers.errors import InputInvalid, InputTooLarge, Overloaded
 
@@ -120,9 +120,8 @@ def test_columns_and_a_table_are_read_in_order(loop: asyncio.AbstractEventLoop, 
 
 
 def test_what_a_line_is_read_as_does_not_depend_on_its_batch_mates(documents: Documents) -> None:
-    detector, recogniser = Detector(), Recogniser()
-    detector.load("cpu")
-    recogniser.load("cpu")
+    (detector,) = [home.backend for home in documents.find._pool.replicas[0].loop.homes.values()]  # type: ignore[attr-defined]
+    (recogniser,) = [home.backend for home in documents.read_lines._pool.replicas[0].loop.homes.values()]  # type: ignore[attr-defined]
     pixels = np.asarray(SCAN)
     (quads,) = detector.run([pixels])
     lines = [cut(pixels, quad) for quad in quads]
