@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from gateway.telemetry.logs import OWN
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 START_SECONDS = 110.0
@@ -128,10 +130,15 @@ def wait_ready(service: RunningService) -> RunningService:
 def logging_as_it_was() -> Iterator[None]:
     """A command that a test runs sends the log of this process where that test looks, and is not there to end it."""
     root = logging.getLogger()
+    named = [logging.getLogger(name) for name in (*OWN, "aiohttp.access")]
     handlers, level, thread_failed = root.handlers[:], root.level, threading.excepthook
+    before = [(logger.level, logger.disabled) for logger in named]
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    for logger, (its_level, disabled) in zip(named, before, strict=True):
+        logger.setLevel(its_level)
+        logger.disabled = disabled
     threading.excepthook = thread_failed
     logging.captureWarnings(False)
 

@@ -58,22 +58,26 @@ def search(url: str, query: str) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def searchable(running_service: RunningService, data: Path) -> str:
-    """The shared service, in which two recordings have been transcribed and can be searched."""
+def searchable(launch_service: Callable[..., RunningService], data: Path) -> str:
+    """A service in which two recordings have been transcribed and can be searched.
+
+    Not the shared one: what other tests have left there would be found as well.
+    """
+    service = launch_service("--embeddings", "all-MiniLM-L6-v2")
     for name in RECORDINGS:
         request = urllib.request.Request(
-            f"{running_service.url}/v1/batch/jobs", headers={"Content-Type": "multipart/form-data; boundary=b"}
+            f"{service.url}/v1/batch/jobs", headers={"Content-Type": "multipart/form-data; boundary=b"}
         )
         head = f'--b\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
         request.data = head + (data / name).read_bytes() + b"\r\n--b--\r\n"
         urllib.request.urlopen(request, timeout=30).close()
 
     def found() -> bool:
-        files = {hit["file"] for hit in search(running_service.url, "what can be done")}
+        files = {hit["file"] for hit in search(service.url, "what can be done")}
         return files >= set(RECORDINGS)
 
-    wait_until(found, "full of what was said", running_service)
-    return running_service.url
+    wait_until(found, "full of what was said", service)
+    return service.url
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.telemetry.logs import MOST_CHARACTERS, OWN, configure, formatter
+from gateway.telemetry.logs import MOST_CHARACTERS, configure, formatter
 from tests.conftest import clean_environment
 from tests.gateway.telemetry.conftest import Lines
 from workers.labels import label, labelled
@@ -99,29 +99,18 @@ def test_the_form_follows_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    root, own = logging.getLogger(), [logging.getLogger(name) for name in OWN]
-    handlers, level, hook = list(root.handlers), root.level, threading.excepthook
-    try:
-        for stream, form in ((Terminal(), "text"), (io.StringIO(), "json")):
-            assert configure("debug", "auto", stream) == form
-            logging.getLogger("any").info("hello")
-            logging.getLogger("any").debug("what another library receives")
-            logging.getLogger("speech.any").debug("details")
-            thread = threading.Thread(target=lambda: 1 / 0, name="worker")
-            thread.start()
-            thread.join()
-            said = stream.getvalue()
-            assert said.startswith("{") == (form == "json")
-            assert "details" in said and "what another library receives" not in said
-            assert "hello" in said and "the thread worker failed" in said and "ZeroDivisionError" in said
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        for logger in own:
-            logger.setLevel(logging.NOTSET)
-        logging.captureWarnings(False)
-        logging.getLogger("aiohttp.access").disabled = False
-        threading.excepthook = hook
+    for stream, form in ((Terminal(), "text"), (io.StringIO(), "json")):
+        assert configure("debug", "auto", stream) == form
+        logging.getLogger("any").info("hello")
+        logging.getLogger("any").debug("what another library receives")
+        logging.getLogger("speech.any").debug("details")
+        thread = threading.Thread(target=lambda: 1 / 0, name="worker")
+        thread.start()
+        thread.join()
+        said = stream.getvalue()
+        assert said.startswith("{") == (form == "json")
+        assert "details" in said and "what another library receives" not in said
+        assert "hello" in said and "the thread worker failed" in said and "ZeroDivisionError" in said
 
 
 def test_serve_tells_an_error_once_and_nothing_but_json(tmp_path: Path) -> None:
