@@ -15,6 +15,7 @@ export class Player {
   #source = "";
   #object = "";
   #wanted = null; // where to begin when the length is known
+  #eager = false; // whether to begin as soon as there is something to play
 
   /** on.time(seconds, playing), on.playing(boolean), on.silent() when it cannot be played here. */
   constructor(audio, key, on) {
@@ -50,13 +51,20 @@ export class Player {
     const source = this.#source;
     const url = this.#key() && !(await workerReady(this.#key)) ? await this.#whole(source) : source;
     if (source !== this.#source) return;
-    if (url) this.#audio.src = url;
-    else this.#on.silent();
+    if (!url) {
+      this.#on.silent();
+      return;
+    }
+    const eager = this.#eager;
+    this.#eager = false;
+    this.#audio.src = url;
+    if (eager) await this.toggle();
   }
 
   unload() {
     this.#source = "";
     this.#wanted = null;
+    this.#eager = false;
     this.#audio.pause();
     this.#audio.removeAttribute("src");
     this.#audio.load();
@@ -65,7 +73,8 @@ export class Player {
   }
 
   async toggle() {
-    if (!this.#audio.paused) this.#audio.pause();
+    if (!this.#audio.src) this.#eager = !this.#eager;
+    else if (!this.#audio.paused) this.#audio.pause();
     else await this.#audio.play().catch(() => {}); // what went wrong comes as an error event
   }
 

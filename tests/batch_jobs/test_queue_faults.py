@@ -174,7 +174,7 @@ def test_a_server_that_is_away_for_longer_than_a_lease_takes_no_task_from_a_live
             time.sleep(2 * LEASE)
             process = subprocess.Popen(command)
             assert waiting.result() is None
-        assert worker.commit(lease, "text") and not lease.lost
+        assert not lease.lost and worker.commit(lease, "text")
         for queue in (worker, idle):
             queue.close()
         server.close()
