@@ -1,4 +1,4 @@
-"""From a model's name to its directory: a path, then an installed package, then the hub. No request comes here.
+"""From a model's name to its directory: a path, a small or packaged model, then the hub. No request comes here.
 
 What packages bring is checked against sha256 in full before it is loaded. (`speech` has a store of its own, which knows
 voices and Whisper's files; the two rooms know nothing of each other.)
@@ -18,6 +18,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
+
+from vision_text.small import SmallDamaged, sha256_of, small_model, small_models
 
 _HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -66,11 +68,22 @@ def resolve(name: str, *, allow_download: bool = False) -> Found:
                 f"there is no directory {directory}; a model by path is one in sentence-transformers' form"
             )
         return Found(directory.name, directory, "path", _revision(directory))
+    if name in small_models():
+        return _small(name)
     bundle = bundles().get(name)
     if bundle is not None and (home := _home(bundle)) is not None:
         _verify(bundle, home)
         return Found(name, home, "package", bundle.sha256[bundle.weights][:12])
     return _from_hub(name, allow_download, bundle)
+
+
+def _small(name: str) -> Found:
+    try:
+        directory = small_model(name)
+    except SmallDamaged as damaged:
+        raise ModelUnusable(str(damaged)) from damaged
+    small = small_models()[name]
+    return Found(name, directory, "package", _together([small.sha256[file] for file in small.weights]))
 
 
 def _home(bundle: Bundle) -> Path | None:
@@ -83,7 +96,7 @@ def _home(bundle: Bundle) -> Path | None:
 def _verify(bundle: Bundle, home: Path) -> None:
     for name, sha256 in bundle.sha256.items():
         path = home / name
-        found = _sha256(path) if path.is_file() else "nothing"
+        found = sha256_of(path) if path.is_file() else "nothing"
         if found != sha256:
             raise ModelUnusable(
                 f"{path} of {bundle.name} has the sha256 {found}, the manifest says {sha256}; it is not loaded. "
@@ -97,7 +110,7 @@ def _from_hub(name: str, allow_download: bool, bundle: Bundle | None) -> Found:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = ["*.json", "*.txt", "*.model", "*.safetensors"]  # never pickled weights, which may run anything
+    wanted = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors"]  # never pickled weights, which may run anything
     try:
         directory = Path(snapshot_download(name, local_files_only=not allow_download, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
@@ -114,17 +127,16 @@ def _revision(directory: Path) -> str:
     weights = sorted(directory.rglob("*.safetensors")) or sorted(directory.rglob("*.onnx"))
     if not weights:
         raise ModelUnusable(f"{directory} holds no weights (*.safetensors); pickled weights (*.bin) are not loaded")
-    digest = hashlib.sha256("".join(_sha256(path) for path in weights).encode())
-    return (digest.hexdigest() if len(weights) > 1 else _sha256(weights[0]))[:12]
+    return _together([sha256_of(path) for path in weights])
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _together(sha256: list[str]) -> str:
+    whole = hashlib.sha256("".join(sha256).encode()).hexdigest() if len(sha256) > 1 else sha256[0]
+    return whole[:12]
 
 
 def _names() -> str:
-    return ", ".join(bundles())
+    return ", ".join([*bundles(), *small_models()])
 
 
 def read_json(path: Path) -> Any:

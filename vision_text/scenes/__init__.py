@@ -1,0 +1,1 @@
+"""Procedural pictures and clips whose words, pixels and answers are known exactly: what small models learn from."""
