@@ -51,7 +51,7 @@ OFFSET = 0.028
 HELD_OUT = 0.2
 """Share of the combinations that no model is trained on."""
 STANDS_OUT = 90.0
-"""Distance in RGB from the ground: no blend of ground and colour below a half passes it."""
+"""Distance in RGB from the ground that counts as an object: more than half way to blue, a quarter to white."""
 OCCUPIED = 0.06
 """Share of a quarter that has to stand out; the smallest object covers 0.24."""
 OF_ONE_COLOUR = 0.75
