@@ -80,11 +80,12 @@ def clean_environment(**variables: str) -> dict[str, str]:
 def launch(directory: Path, *flags: str, **variables: str) -> RunningService:
     """Start `speechlane serve` with the flags and SPEECHLANE_* variables; does not wait until it is ready.
 
-    Without embeddings unless they are named: they take a few seconds of every core.
+    Without voices, embeddings and models that see or draw unless they are named: they take a few seconds of every core.
     """
     port = free_port()
-    if "--embeddings" not in flags:
-        flags = (*flags, "--embeddings", "")
+    for kind in ("--voices", "--embeddings", "--chat-models", "--image-models", "--video-models"):
+        if kind not in flags:
+            flags = (*flags, kind, "")
     variables = {"SPEECHLANE_BATCH_DIR": str(directory / f"batch-{port}"), **variables}
     output = directory / f"serve-{port}.log"
     with output.open("wb") as log:
@@ -162,7 +163,7 @@ def launch_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 @pytest.fixture(scope="session")
 def running_service(launch_service: Callable[..., RunningService]) -> RunningService:
     """The service that tests share: defaults, tiny.en, no key."""
-    return launch_service("--embeddings", "all-MiniLM-L6-v2")
+    return launch_service("--voices", "heart", "--embeddings", "all-MiniLM-L6-v2")
 
 
 @pytest.fixture(scope="session")

@@ -207,7 +207,16 @@ class Drained:
 def drained(launch_service: Callable[..., RunningService]) -> Drained:
     """Everybody on one service when it is told to end."""
     port = free_port()
-    flags = ("--drain-seconds", f"{DRAIN_SECONDS:g}", "--wyoming-port", str(port), "--utilisation", "1")
+    flags = (
+        "--drain-seconds",
+        f"{DRAIN_SECONDS:g}",
+        "--wyoming-port",
+        str(port),
+        "--utilisation",
+        "1",
+        "--voices",
+        "heart",
+    )
     service = launch_service(*flags)
 
     async def everybody() -> dict[str, Outcome]:

@@ -293,7 +293,7 @@ def test_a_long_session_keeps_the_document_small(service: str, open_page: Callab
 def test_a_refusal_says_what_to_do(
     open_page: Callable[..., Page], launch_service: Callable[..., RunningService]
 ) -> None:
-    url = launch_service(SPEECHLANE_API_KEYS="right-key", SPEECHLANE_MAX_SESSIONS="1").url
+    url = launch_service("--voices", "heart", SPEECHLANE_API_KEYS="right-key", SPEECHLANE_MAX_SESSIONS="1").url
     page = open_page(url)
     assert page.problem == "keyMissing"
 
