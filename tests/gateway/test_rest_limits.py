@@ -39,7 +39,13 @@ def narrow(launch_service: Callable[..., RunningService], tmp_path_factory: pyte
         "utf-8",
     )
     return launch_service(
-        "--config", str(config), "--drain-seconds", "10", SPEECHLANE_API_KEYS_FILE=str(directory / "keys")
+        "--config",
+        str(config),
+        "--drain-seconds",
+        "10",
+        "--voices",
+        "heart",
+        SPEECHLANE_API_KEYS_FILE=str(directory / "keys"),
     )
 
 

@@ -79,7 +79,7 @@ async def test_a_message_that_is_too_large_closes_with_1009(running: Running, pa
                     await socket.send((piece * 4).decode() if kind == "text" else piece * 4)
                 while True:
                     await socket.recv()
-        # What is still on its way to a socket that is closed makes its system send a reset, which may overtake the code.
+        # What is still on its way to a closed socket makes its system send a reset, which may overtake the code.
         if closed.value.rcvd is not None:
             break
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
