@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway import health, pages
 from gateway.batch.routes import add_routes
+from gateway.chat.routes import add_chat_routes
 from gateway.collections.background import keep_collections
 from gateway.collections.routes import add_collection_routes
 from gateway.connections import plain_bodies
@@ -23,6 +24,7 @@ from gateway.elevenlabs.errors import elevenlabs_errors
 from gateway.elevenlabs.routes import add_elevenlabs_routes
 from gateway.embeddings.routes import add_embedding_routes
 from gateway.http_errors import errors_middleware, hide_requests_in_logs
+from gateway.images.routes import add_image_routes
 from gateway.openapi import add_openapi_routes
 from gateway.realtime import add_realtime_route
 from gateway.settings import Settings
@@ -31,6 +33,7 @@ from gateway.state import SERVICE, Service
 from gateway.status import add_status_routes
 from gateway.telemetry.access import name_answer, observed
 from gateway.transcriptions import transcribe_handler
+from gateway.videos.routes import add_video_routes
 from gateway.vosk.handler import add_vosk_routes
 from speech.models import ModelError
 
@@ -94,9 +97,13 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_collection_routes(app)
     add_embedding_routes(app)
     add_document_routes(app)
+    add_chat_routes(app)
+    add_image_routes(app)
+    add_video_routes(app)
     add_vosk_routes(app, pages.index)
     app.router.add_get("/jobs", pages.jobs)
     app.router.add_get("/voice", pages.voice)
+    app.router.add_get("/vision", pages.vision)
     add_status_routes(app)
     add_openapi_routes(app)
     app.router.add_static("/static/", pages.WEB)
@@ -115,6 +122,7 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
         service.metrics.watch_engine(lambda: service.loaded)
         batch = asyncio.create_task(service.batch.run(service.when_loaded))
         embeddings = asyncio.create_task(service.embeddings.run(service.when_loaded))
+        vision = asyncio.create_task(service.vision.run(service.when_loaded))
         yield
         # First, because its worker uses the engine.
         batch.cancel()
@@ -123,6 +131,10 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
         embeddings.cancel()
         with suppress(asyncio.CancelledError):
             await embeddings
+        await service.videos.close()
+        vision.cancel()
+        with suppress(asyncio.CancelledError):
+            await vision
         service.loading.cancel()
         lag.cancel()
         with suppress(asyncio.CancelledError):

@@ -34,7 +34,7 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 KEY_SCHEMES = ("bearer", "token")
 """Words before a key: in the header Authorization, or as Deepgram's browsers have it the subprotocol before it."""
 
-OPEN_PATHS = ("/", "/jobs", "/voice", "/status", "/docs", "/openapi.json", "/healthz", "/readyz")
+OPEN_PATHS = ("/", "/jobs", "/voice", "/vision", "/status", "/docs", "/openapi.json", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/", "/docs/")
 
 KEY_MAY_FOLLOW = tuple(f"/v1/text-to-speech/{{voice_id}}/{name}" for name in ("stream-input", "multi-stream-input"))

@@ -13,6 +13,7 @@ from gateway.batch.lane import Lane
 from gateway.device_metrics import lane_name
 from gateway.http_errors import ModelNotFound
 from gateway.state import SERVICE, Service
+from gateway.vision.room import Room
 from workers.errors import ServingError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ async def readyz(request: web.Request) -> web.Response:
             "speech": {"speaking": status.speech.speaking, "free": status.speech.free},
             "batch": _batch(service.batch),
             "embeddings": service.embeddings.state,
+            "vision": {room.kind.name: room.state for room in service.vision.rooms},
         }
     ready = state == "ready"
     return web.json_response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
@@ -93,6 +95,7 @@ async def list_models(request: web.Request) -> web.Response:
     service = request.app[SERVICE]
     data = [_model(info, service) for info in service.engine.models() if info.loaded]
     data += [_embedding_model(info, service) for info in _embedding_models(service)]
+    data += [_vision_model(name, room, service) for room in service.vision.rooms for name in room.names]
     return web.json_response({"object": "list", "data": data})
 
 
@@ -106,6 +109,9 @@ async def get_model(request: web.Request) -> web.Response:
     for found in _embedding_models(service):
         if found.name == asked or asked in found.aliases:
             return web.json_response(_embedding_model(found, service) | {"id": asked})
+    for room in service.vision.rooms:
+        if room.names and (asked in room.names or asked in room.kind.aliases):
+            return web.json_response(_vision_model(room.resolve(asked), room, service) | {"id": asked})
     raise ModelNotFound(f"The model {asked[:200]!r} is not loaded here; GET /v1/models lists those that are.")
 
 
@@ -138,6 +144,18 @@ def _embedding_model(info: EmbeddingInfo, service: Service) -> dict[str, Any]:
         "max_tokens": info.most_tokens,
         "pictures": info.pictures,
         "aliases": list(info.aliases),
+    }
+
+
+def _vision_model(name: str, room: Room[Any], service: Service) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": service.started_at,
+        "owned_by": "speechlane",
+        "task": room.kind.name,
+        "loaded": name in room.loaded,
+        "aliases": list(room.kind.aliases) if name == room.names[0] else [],
     }
 
 

@@ -22,6 +22,7 @@ from prometheus_client import (
 from gateway.device_metrics import DeviceMetrics, lane_name
 from gateway.keys.budget import count_audio
 from gateway.telemetry.sessions import SESSION
+from gateway.vision.metrics import VisionMetrics
 
 if TYPE_CHECKING:
     from gateway.telemetry.traces import Traces
@@ -99,6 +100,8 @@ class Metrics:
             buckets=LATENCY_BUCKETS,
             registry=registry,
         )
+        self.vision = VisionMetrics(registry)
+        """Chats, pictures, clips."""
         self._requests = Counter("speechlane_http_requests", "Answers.", ["route", "status"], registry=registry)
         self._request_seconds = Histogram(
             "speechlane_http_request_seconds",

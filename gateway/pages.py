@@ -11,7 +11,7 @@ from gateway.auth import is_open
 
 WEB = Path(__file__).parent / "web"
 
-PAGES = ("/", "/jobs", "/voice", "/status", "/docs")
+PAGES = ("/", "/jobs", "/voice", "/vision", "/status", "/docs")
 
 AUDIO_WORKER = "/static/jobs-audio-worker.js"
 """The service worker that adds the API key to the player's requests; it may be in charge of that one page."""
@@ -51,6 +51,11 @@ async def jobs(request: web.Request) -> web.FileResponse:
 async def voice(request: web.Request) -> web.FileResponse:
     """The page for voices: a text read aloud, and a conversation."""
     return web.FileResponse(WEB / "voice.html")
+
+
+async def vision(request: web.Request) -> web.FileResponse:
+    """The page for pictures and clips: questions about them, and new ones."""
+    return web.FileResponse(WEB / "vision.html")
 
 
 async def status(request: web.Request) -> web.FileResponse:

@@ -82,6 +82,28 @@ class Settings(BaseSettings):
     embedding_arithmetic: Literal["float32", "bfloat16"] = Field(
         "float32", description="Of embedding models; bfloat16 is refused where it changes what they find."
     )
+    chat_models: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("shapes-vlm",), description="Models that see and answer, separated by commas; the first is the default."
+    )
+    image_models: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("shapes-image",), description="Models that draw pictures, separated by commas; none: empty."
+    )
+    video_models: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("shapes-video",), description="Models that make clips, separated by commas; none: empty."
+    )
+    vision_load: Literal["first", "start"] = Field(
+        "first", description="Load these three at their first request, or at the start, behind speech."
+    )
+    picture_hosts: Annotated[Hosts, NoDecode] = Field(
+        (),
+        description="Hosts that pictures and clips named by URL are fetched from (img.example.com, private:nas.lan), "
+        "separated by commas; unset: from none.",
+    )
+    max_media_bytes: int = Field(24 * MIB, ge=1, description="Largest picture or clip sent to a chat.")
+    max_picture_pixels: int = Field(40_000_000, ge=1, description="Largest picture, or frame of a clip, in pixels.")
+    max_clip_seconds: float = Field(600.0, gt=0, description="Longest clip sent to a chat.")
+    max_videos: int = Field(64, ge=1, description="Made videos that are kept at once, and as many that wait.")
+    video_keep_seconds: float = Field(3600.0, gt=0, description="Made videos go after this long, or with a restart.")
     device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(
@@ -195,6 +217,10 @@ class Settings(BaseSettings):
         "voices",
         "embeddings",
         "rerankers",
+        "chat_models",
+        "image_models",
+        "video_models",
+        "picture_hosts",
         "webhook_hosts",
         mode="before",
     )

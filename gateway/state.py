@@ -26,6 +26,8 @@ from gateway.origins import Origins
 from gateway.settings import Settings
 from gateway.telemetry.opening import open_traces
 from gateway.telemetry.sessions import SessionRecord, session_record
+from gateway.videos.store import Videos
+from gateway.vision.lane import Vision
 from workers.errors import BackendDead, Draining, Overloaded
 from workers.fairness import TENANT
 
@@ -63,6 +65,8 @@ class Service:
         self.collections = Collections(settings)
         self.embeddings = Embeddings(settings)
         self.documents = DocumentLane(settings)
+        self.vision = Vision(settings)
+        self.videos = Videos(settings, self.metrics)
         self.started_at = int(time.time())
         self._engine: Engine | None = None
         self._sessions: Counter[Identity] = Counter()

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Scope = Literal["live", "speech", "batch", "embed", "documents", "admin"]
+Scope = Literal["live", "speech", "batch", "embed", "documents", "vision", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-USUAL_SCOPES: tuple[Scope, ...] = ("live", "speech", "batch", "embed", "documents")
+USUAL_SCOPES: tuple[Scope, ...] = ("live", "speech", "batch", "embed", "documents", "vision")
 
 PREFIX = "sl_"
 _SHAPE = re.compile(r"sl_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")

@@ -22,6 +22,9 @@ SCOPE_OF: tuple[tuple[str, Scope], ...] = (
     ("/v1/collections", "embed"),
     ("/v1/search", "embed"),
     ("/v1/documents", "documents"),
+    ("/v1/chat", "vision"),
+    ("/v1/images", "vision"),
+    ("/v1/videos", "vision"),
 )
 SOCKETS = ("/v1/realtime", "/v1/speak")
 """All that a client secret opens."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -103,7 +103,19 @@ class ClipSource:
             indices = [info.frames // 2]
         else:
             indices = [round(n * (info.frames - 1) / (count - 1)) for n in range(count)]
-        width, height = _scaled(info.width, info.height, budget.max_pixels)
+        return self._planned(indices, budget.max_pixels)
+
+    def plan_at(self, times: Sequence[float], max_pixels: int | None = None) -> ClipPlan:
+        """The frames that are seen at these seconds, each once."""
+        first, indices = self._stamps[0], set()
+        for time in times:
+            shown = bisect_right(self._stamps, first + int(time / float(self._base) + 0.5)) - 1
+            indices.add(min(max(0, shown), self.info.frames - 1))
+        return self._planned(sorted(indices), max_pixels)
+
+    def _planned(self, indices: list[int], max_pixels: int | None) -> ClipPlan:
+        info, count = self.info, len(indices)
+        width, height = _scaled(info.width, info.height, max_pixels)
         decoded = self._to_decode(indices)
         if decoded * info.width * info.height > self._limits.decoded_pixels:
             raise InputTooLarge(

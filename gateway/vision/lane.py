@@ -1,0 +1,87 @@
+"""Everything of a service that sees or draws: its three kinds of models, and how many requests may use them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from gateway.batch.places import Places, share
+from gateway.settings import Settings
+from gateway.vision.media import AT_ONCE, Opener
+from gateway.vision.remote import PictureHosts
+from gateway.vision.room import Engines, Kind, Room
+from vision_text.media.limits import MediaLimits
+
+if TYPE_CHECKING:
+    from vision_text.images.painter import Painter
+    from vision_text.videos.filmer import Filmer
+    from vision_text.vlm.seer import Seer
+
+CHAT = Kind(
+    "chat",
+    "chat_models",
+    "vision_text.vlm.seer:Seer",
+    ("transformers", "safetensors", "PIL"),
+    ("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano", "gpt-5", "gpt-5-mini", "gpt-5-nano"),
+)
+IMAGES = Kind(
+    "image",
+    "image_models",
+    "vision_text.images.painter:Painter",
+    ("diffusers", "transformers", "safetensors", "PIL"),
+    ("gpt-image-1", "gpt-image-1-mini", "gpt-image-1.5", "dall-e-2", "dall-e-3"),
+)
+VIDEOS = Kind(
+    "video",
+    "video_models",
+    "vision_text.videos.filmer:Filmer",
+    ("diffusers", "transformers", "safetensors", "av"),
+    ("sora-2", "sora-2-pro"),
+)
+CHATS_AT_ONCE, IMAGES_AT_ONCE = 64, 16
+BUSY_RETRY = 5.0
+
+Rooms: TypeAlias = "tuple[Room[Seer], Room[Painter], Room[Filmer]]"
+
+
+class Vision:
+    """`chat`, `images` and `videos` are the models, `chatting` and `drawing` the places for requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._now = settings.vision_load == "start"
+        self.limits = MediaLimits(
+            file_bytes=settings.max_media_bytes,
+            pixels=settings.max_picture_pixels,
+            clip_seconds=settings.max_clip_seconds,
+        )
+        self.opener = Opener(self.limits, PictureHosts(settings.picture_hosts), asyncio.Semaphore(AT_ONCE))
+        download = settings.download
+        self.chat: Room[Seer] = Room(CHAT, settings.chat_models, download=download, options=self.options)
+        self.images: Room[Painter] = Room(IMAGES, settings.image_models, download=download, options=self.options)
+        self.videos: Room[Filmer] = Room(VIDEOS, settings.video_models, download=download, options=self.options)
+        keys = settings.key_count()
+        self.chatting = Places(CHATS_AT_ONCE, share(CHATS_AT_ONCE, keys), "chats are being answered", BUSY_RETRY)
+        self.drawing = Places(IMAGES_AT_ONCE, share(IMAGES_AT_ONCE, keys), "images are being made", BUSY_RETRY)
+
+    @property
+    def rooms(self) -> Rooms:
+        """All kinds."""
+        return self.chat, self.images, self.videos
+
+    def options(self, kind: str, name: str) -> Mapping[str, object]:
+        """With what a model is started."""
+        return {}
+
+    def check(self, model: object, name: str, kind: str, options: Mapping[str, object]) -> None:
+        """Raises InputInvalid when a request asks for options that it may not have."""
+
+    async def run(self, engine: Engines) -> None:
+        """Load behind the engine what is to be loaded at the start; then until cancelled."""
+        try:
+            for room in self.rooms:
+                room.begin(engine, now=self._now)
+            await asyncio.Event().wait()
+        finally:
+            for room in self.rooms:
+                await room.close()
