@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 T = TypeVar("T")
 
@@ -21,9 +22,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def dump(value: Any) -> str:
-    """JSON of a dataclass of this package; the same value gives the same text."""
-    text: str = _adapter(type(value)).dump_json(value).decode()
-    return text
+    """JSON of a dataclass of this package; the same value gives the same text. What is not finite is a string there."""
+    return to_json(value, inf_nan_mode="strings").decode()
 
 
 def load(kind: type[T], text: str | bytes) -> T:
