@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -36,6 +37,8 @@ PIECE_BYTES = 1024 * 1024
 SYNC_BYTES = 64 * 1024 * 1024
 """Bytes after which a long request's file is synchronised, so that the last one is quick."""
 CHECKSUMS = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "md5": hashlib.md5}
+
+log = logging.getLogger("speechlane.batch")
 
 UPLOAD_ID = "[0-9a-f]{32}"
 _NAME = re.compile(UPLOAD_ID)
@@ -174,7 +177,7 @@ class UploadStore:
                     self.remove(upload)
         for path in list(self._directory.iterdir()):
             with suppress(FileNotFoundError):
-                whole = self._info(path.stem).exists() and self._part(path.stem).exists()
+                whole = self._load(path.stem) is not None and self._part(path.stem).exists()
                 if not whole and path.stat().st_mtime + self._keep <= self._clock():
                     path.unlink()
 
@@ -198,10 +201,15 @@ class UploadStore:
             os.close(directory)
 
     def _load(self, name: str) -> Upload | None:
+        """None when there is none, or when its file is damaged: one upload less, and the others go on."""
         try:
-            return load(Upload, self._info(name).read_bytes())
+            upload = load(Upload, self._info(name).read_bytes())
         except FileNotFoundError:
             return None
+        except ValueError:
+            log.warning("the upload %s cannot be read any more and will be deleted", name)
+            return None
+        return upload if upload.name == name else None
 
     def _all(self) -> Iterator[Upload]:
         for path in self._directory.glob("*.json"):

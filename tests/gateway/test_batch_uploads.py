@@ -329,6 +329,26 @@ def test_what_is_announced_and_never_begun_goes_soon(store: UploadStore, clock: 
     assert store.get(done.name, "me").job == "job-1"
 
 
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"\xff", b"[]", b'{"name": "other", "length": 1, "metadata": "", "owner": ""}']
+)
+def test_a_damaged_upload_is_gone_and_the_others_go_on(
+    store: UploadStore, clock: Clock, tmp_path: Path, damaged: bytes
+) -> None:
+    bad, good = (store.create(10, "", "me") for _ in range(2))
+    (tmp_path / "uploads" / f"{bad.name}.json").write_bytes(damaged)
+    with pytest.raises(UploadNotFound):
+        store.get(bad.name, "me")
+    store.create(10, "", "me")
+    store.sweep()
+    assert store.get(good.name, "me") == good
+    for path in (tmp_path / "uploads").glob(f"{bad.name}*"):
+        os.utime(path, (clock.now - 61, clock.now - 61))
+    store.sweep()
+    assert not list((tmp_path / "uploads").glob(f"{bad.name}*"))
+    assert store.get(good.name, "me") == good
+
+
 def test_one_of_several_keys_takes_its_share_and_leaves_the_rest(tmp_path: Path, clock: Clock) -> None:
     store = UploadStore(
         tmp_path / "uploads", max_uploads=6, max_bytes=100, keep=60.0, keep_empty=60.0, keys=2, clock=clock
