@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
@@ -33,7 +34,7 @@ from gateway.assistant.chat_messages import messages
 from gateway.assistant.echo import EchoAssistant
 from gateway.assistant.server_sent import events
 from gateway.settings import SettingsInvalid, load_settings
-from tests.gateway.assistant.chat_server import calls, chat_server, says
+from tests.gateway.assistant.chat_server import calls, chat_server, event, says
 
 KEY = "sk-secret-0123456789"
 ASKED = Wanted((Said("user", "what is up"),), "Be brief.")
@@ -85,6 +86,22 @@ async def test_an_endpoint_answers_piece_by_piece() -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "what is up"},
     ]
+
+
+async def test_an_endpoint_may_send_byte_by_byte_but_not_for_ever() -> None:
+    whole = "".join(event(delta).decode() for delta in says("Grüße, 世界"))
+    async with chat_server(lambda body: list(whole)) as server:
+        model = ChatCompletions(server.url, "small", between=5.0)
+        assert text(await pieces(model, ASKED)).strip() == "Grüße, 世界"
+        await model.close()
+    drip: list[Any] = [event({"content": "One. "}).decode(), *[part for _ in range(200) for part in (":", 0.02)]]
+    async with chat_server(lambda body: drip) as server:
+        model = ChatCompletions(server.url, "small", first=0.5, between=0.5)
+        begun = time.monotonic()
+        with pytest.raises(AssistantFailed, match="in time"):
+            await pieces(model, ASKED)
+        assert time.monotonic() - begun < 3.5, "what says nothing is no sign of life"
+        await model.close()
 
 
 async def test_functions_pass_through() -> None:
