@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.chat.request import MOST_FRAMES, Turn
+from gateway.chat.request import MOST_FRAMES, MOST_MESSAGES, Turn
 from gateway.speak.fields import FieldInvalid, refusal
 from workers.errors import InputTooLarge
 
@@ -53,6 +53,10 @@ class AskedTurn:
 
 def turns(messages: Sequence[Any]) -> tuple[AskedTurn, ...]:
     """The messages of a request. Raises `FieldInvalid`, `InputTooLarge`."""
+    if not messages:
+        raise _invalid("messages is an empty list; give at least one", "messages")
+    if len(messages) > MOST_MESSAGES:
+        raise InputTooLarge(f"messages has {len(messages)} and can have {MOST_MESSAGES}.", param="messages")
     found = tuple(_turn(message, f"messages[{n}]") for n, message in enumerate(messages))
     parts = [part for turn in found for part in turn.parts]
     if len(parts) > MOST_PARTS:

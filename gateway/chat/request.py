@@ -63,7 +63,7 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    messages: Annotated[list[Any], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: list[Any]
     """See `gateway.chat.messages`."""
     model: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None

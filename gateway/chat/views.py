@@ -53,13 +53,15 @@ class Completion:
 
 
 def usage(answered: Answered) -> Json:
-    """Tokens. Those of the prompt include the visual ones, which are told apart, and those that were kept."""
+    """Tokens. Those of the prompt include the visual ones, of clips as well, and those that were kept. Visual ones are
+    told apart twice: under the name that OpenAI's clients know, and under their own."""
     return {
         "prompt_tokens": answered.prompt_tokens,
         "completion_tokens": answered.completion_tokens,
         "total_tokens": answered.prompt_tokens + answered.completion_tokens,
         "prompt_tokens_details": {
             "cached_tokens": answered.cached_tokens,
+            "image_tokens": answered.visual_tokens,
             "visual_tokens": answered.visual_tokens,
         },
     }

@@ -32,12 +32,19 @@ class Here:
     """Of their vectors, whole or cut."""
     pictures: bool = False
     """Whether one of them sees."""
+    chats: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    videos: tuple[str, ...] = ()
+    """Names and aliases of models that see and answer, that draw pictures, that make clips; loaded or not."""
 
     @classmethod
     def of(cls, service: Service) -> Here:
         engine, keys, embedder = service.loaded, not service.guard.open, service.embeddings.loaded
+        chats, images, videos = (
+            (*room.names, *(room.kind.aliases if room.names else ())) for room in service.vision.rooms
+        )
         if engine is None:
-            return cls(service.settings, keys)
+            return cls(service.settings, keys, chats=chats, images=images, videos=videos)
         known = embedder.models() if embedder is not None else ()
         return cls(
             service.settings,
@@ -48,6 +55,9 @@ class Here:
             embeddings=tuple(name for model in known for name in (model.name, *model.aliases)),
             dimensions=tuple(sorted({size for model in known for size in (model.dimensions, *model.sizes)})),
             pictures=any(model.pictures for model in known),
+            chats=chats,
+            images=images,
+            videos=videos,
         )
 
     def model_names(self) -> Json:
@@ -55,8 +65,21 @@ class Here:
         return _one_of(name for model in self.models for name in (model.name, *model.aliases))
 
     def all_model_names(self) -> Json:
-        """Values of a field that names a model that listens, or one for embeddings."""
-        return _one_of((*self.model_names().get("enum", ()), *self.embeddings))
+        """Values of a field that names a model that listens, one for embeddings, one that sees or draws."""
+        names = self.model_names().get("enum", ())
+        return _one_of((*names, *self.embeddings, *self.chats, *self.images, *self.videos)) if names else {}
+
+    def chat_names(self) -> Json:
+        """Values of a field that names a model that sees and answers."""
+        return _one_of(self.chats)
+
+    def image_names(self) -> Json:
+        """Values of a field that names a model that draws."""
+        return _one_of(self.images)
+
+    def video_names(self) -> Json:
+        """Values of a field that names a model that makes clips."""
+        return _one_of(self.videos)
 
     def languages(self) -> Json:
         """Values of a field that names a language; a model may know fewer of them."""

@@ -25,10 +25,11 @@ from workers.errors import Cancelled, InputInvalid, Overloaded, ServingError
 from workers.task import Lane
 
 if TYPE_CHECKING:
-    from gateway.metrics import Metrics
-    from gateway.settings import Settings
     from vision_text.denoise.request import Asked, Made, Preview
     from vision_text.videos.filmer import Filmer
+
+    from gateway.metrics import Metrics
+    from gateway.settings import Settings
 
 log = logging.getLogger("speechlane.videos")
 

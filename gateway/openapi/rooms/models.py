@@ -15,7 +15,8 @@ from gateway.openapi.shapes import answered
 
 class Model(TypedDict):
     """A model that is loaded. `created` is when the service started, in seconds since 1970. One that listens has
-    `languages`, one for embeddings `dimensions` of its vectors, `sizes` that they may be cut to, and `max_tokens`."""
+    `languages`, one for embeddings `dimensions` of its vectors, `sizes` that they may be cut to, and `max_tokens`.
+    One that sees or draws may be `loaded` by the first request for it only."""
 
     id: str
     object: Literal["model"]
@@ -28,6 +29,7 @@ class Model(TypedDict):
     sizes: NotRequired[list[int]]
     max_tokens: NotRequired[int]
     pictures: NotRequired[bool]
+    loaded: NotRequired[bool]
 
 
 class Models(TypedDict):

@@ -19,6 +19,7 @@ PAGES = {
     "/": ("page", "The page for live transcription", "A WebSocket here is vosk's."),
     "/jobs": ("jobsPage", "The page for recordings", ""),
     "/voice": ("voicePage", "The page for voices and conversations", ""),
+    "/vision": ("visionPage", "The page for pictures and clips", ""),
     "/status": ("statusPage", "The page that shows how the service is doing", ""),
     "/docs": ("docsPage", "The page of this document", ""),
 }
@@ -64,6 +65,17 @@ class BatchState(TypedDict):
     detail: str | None
 
 
+Loading = Literal["off", "not_installed", "idle", "loading", "failed", "ready"]
+
+
+class VisionState(TypedDict):
+    """Models that see and draw; `idle`: loaded at the first request."""
+
+    chat: Loading
+    image: Loading
+    video: Loading
+
+
 class Readiness(TypedDict):
     """Whether new sessions are welcome; the load, without keys and for those with the scope `admin`."""
 
@@ -74,6 +86,7 @@ class Readiness(TypedDict):
     speech: NotRequired[SpeechState]
     batch: NotRequired[BatchState]
     embeddings: NotRequired[Literal["off", "not_installed", "loading", "failed", "ready"]]
+    vision: NotRequired[VisionState]
 
 
 def room(here: Here) -> Room:

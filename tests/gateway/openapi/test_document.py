@@ -24,7 +24,7 @@ NOT_DESCRIBED = {
     ("GET", "/v1/text-to-speech/{voice_id}/stream-input"): SOCKET,
     ("GET", "/v1/text-to-speech/{voice_id}/multi-stream-input"): SOCKET,
 }
-OPEN = {"/", "/jobs", "/voice", "/status", "/docs", "/docs/{guide}", "/openapi.json", "/healthz", "/readyz"}
+OPEN = {"/", "/jobs", "/voice", "/vision", "/status", "/docs", "/docs/{guide}", "/openapi.json", "/healthz", "/readyz"}
 
 
 @cache
