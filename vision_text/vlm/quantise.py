@@ -93,5 +93,5 @@ def _pack(codes: Tensor, bits: int) -> Tensor:
 
 def _unpack(packed: Tensor, bits: int, width: int) -> Tensor:
     shifts = torch.arange(0, 8, bits, device=packed.device, dtype=torch.uint8)
-    codes = torch.bitwise_right_shift(packed.unsqueeze(-1), shifts) & ((1 << bits) - 1)
+    codes: Tensor = torch.bitwise_right_shift(packed.unsqueeze(-1), shifts) & ((1 << bits) - 1)
     return codes.flatten(-2)[..., :width]
