@@ -21,12 +21,12 @@ from gateway.vision.asked import asked_of, new_seed
 from gateway.vision.body import TEXT_BYTES, read_object
 from gateway.vision.names import on_the_wire
 from gateway.vision.server_sent import EventStream
+from vision_text.denoise.request import Asked, Made, Preview
 from vision_text.media.encode import picture_file
 from workers.errors import Cancelled, Draining, Overloaded, ServingError
 from workers.task import Lane
 
 if TYPE_CHECKING:
-    from vision_text.denoise.request import Asked, Made, Preview
     from vision_text.images.painter import Painter
 
 
@@ -107,14 +107,14 @@ class Drawing:
     async def _one(self, n: int) -> Made:
         async with aclosing(self._making(n)) as making:
             parts = [part async for part in making]
-        return cast("Made", parts[-1])
+        return cast(Made, parts[-1])
 
     async def _making(self, n: int) -> AsyncGenerator[Preview | Made, None]:
         metrics, began = self._service.metrics.vision, time.monotonic()
         try:
             async with aclosing(self._painter.make(self._wanted[n], lane=self._lane)) as making:
                 async for part in making:
-                    if hasattr(part, "approximation"):
+                    if isinstance(part, Made):
                         metrics.made("image", part, time.monotonic() - began)
                     yield part
         except (GeneratorExit, asyncio.CancelledError, Cancelled):
@@ -152,7 +152,7 @@ async def _stream(request: web.Request, asked: ImageRequest, model: str, drawing
             while part is not None:
                 n, found = part
                 file = await asyncio.to_thread(_file, found.frames[0], asked)
-                if hasattr(found, "approximation"):
+                if isinstance(found, Made):
                     event = completed(asked, model, n, found, file)
                 else:
                     event = partial(asked, n, counts[n], found, file)

@@ -14,18 +14,18 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gateway.batch.places import share
 from gateway.vision.names import on_the_wire
+from vision_text.denoise.request import Asked, Made, Preview
 from vision_text.media.encode import clip_file, picture_file
 from workers.errors import Cancelled, InputInvalid, Overloaded, ServingError
 from workers.task import Lane
 
 if TYPE_CHECKING:
-    from vision_text.denoise.request import Asked, Made, Preview
     from vision_text.videos.filmer import Filmer
 
     from gateway.metrics import Metrics
@@ -187,7 +187,7 @@ class Videos:
         made: Made | None = None
         async with aclosing(filmer.make(video.asked, lane=lane)) as making:
             async for part in making:
-                if hasattr(part, "approximation"):
+                if isinstance(part, Made):
                     made = part
                 else:
                     await self._look(video, part)
@@ -202,8 +202,6 @@ class Videos:
         video.change()
 
     async def _store(self, video: Video, made: Made) -> None:
-        from dataclasses import replace
-
         data = await asyncio.to_thread(clip_file, made.frames, video.asked.fps)
         if self._folder is None:
             self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="speechlane-videos-"))

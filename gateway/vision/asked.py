@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.vision.fields import Drawing, sides
 from gateway.vision.names import on_the_wire
+from vision_text.denoise.request import Asked
 from workers.errors import InputInvalid, ServingError
-
-if TYPE_CHECKING:
-    from vision_text.denoise.request import Asked
 
 SEED_BITS = 31
 
@@ -22,8 +20,6 @@ def new_seed() -> int:
 
 def asked_of(info: Any, drawing: Drawing, size: str | None, seed: int, **more: Any) -> Asked:
     """What the model with this `info` is asked. Raises InputInvalid, which names the field as it is on the wire."""
-    from vision_text.denoise.request import Asked
-
     width, height = sides(size, info.default_size)
     steps = drawing.steps if drawing.steps is not None else info.default_steps
     if steps > info.max_steps:

@@ -8,12 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 
 from gateway.speak.request import Length
+from vision_text.denoise.request import MOST_CHARACTERS, MOST_GUIDANCE, MOST_STEPS
 from workers.errors import InputInvalid
 
-MOST_PROMPT = 32_000
-"""Characters, as OpenAI has it; a model may take less."""
-MOST_STEPS = 1000
-MOST_GUIDANCE = 100.0
 MOST_SIDE = 8192
 MOST_OPTIONS = 32
 
@@ -43,8 +40,8 @@ def _few(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-Prompt = Annotated[InstanceOf[str], Length(1, MOST_PROMPT, "; say it shorter"), AfterValidator(_not_blank)]
-Negative = Annotated[InstanceOf[str], Length(0, MOST_PROMPT, "; say it shorter")]
+Prompt = Annotated[InstanceOf[str], Length(1, MOST_CHARACTERS, "; say it shorter"), AfterValidator(_not_blank)]
+Negative = Annotated[InstanceOf[str], Length(0, MOST_CHARACTERS, "; say it shorter")]
 Seed = Annotated[int, Field(ge=0, lt=2**53)]
 Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Guidance = Annotated[float, Field(ge=0, le=MOST_GUIDANCE)]

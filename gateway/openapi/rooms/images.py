@@ -10,7 +10,7 @@ from gateway.images.request import ImageRequest
 from gateway.openapi.here import Here
 from gateway.openapi.operation import Operation, Room, answer, body, described
 from gateway.openapi.shapes import Json, answered
-from gateway.vision.fields import MOST_PROMPT
+from vision_text.denoise.request import MOST_CHARACTERS
 
 TAG = "Images"
 JSON_TYPE = "-H 'Content-Type: application/json'"
@@ -84,8 +84,8 @@ def drawing_fields() -> dict[str, Json]:
     """What pydantic's own schema does not say of the fields that pictures and clips share."""
     share: Json = {"type": "number", "minimum": 0, "maximum": 1}
     return {
-        "prompt": {"type": "string", "minLength": 1, "maxLength": MOST_PROMPT, "pattern": "\\S"},
-        "negative_prompt": {"type": "string", "maxLength": MOST_PROMPT},
+        "prompt": {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS, "pattern": "\\S"},
+        "negative_prompt": {"type": "string", "maxLength": MOST_CHARACTERS},
         "interval": {"type": "array", "items": share, "prefixItems": None, "minItems": 2, "maxItems": 2},
         "size": size_field(),
     }
