@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vision_text.vlm.core import LEAST_ROWS, Rows, TextCore
-from vision_text.vlm.kv import KV, Block
+from vision_text.vlm.kv import KV
 from vision_text.vlm.loading import Weights
-from vision_text.vlm.options import Options
 from vision_text.vlm.prefix import BLOCK, PrefixCache, extend_keys
-from vision_text.vlm.prompt import Prompt
 from vision_text.vlm.sampling import choose
 from vision_text.vlm.speculate import Draft, Lookup, Speculation
+from vision_text.vlm.talk import Handed, NotFinite, State, Talk, Written
 from vision_text.vlm.writing import Writer
 from workers.backend import Demand, Done, Limits, More, Spec, StepResult
 from workers.errors import BackendFailed, InputInvalid
@@ -26,68 +24,6 @@ PIECE_OPERATIONS = {"cpu": 4e9, "cuda": 4e12}
 """Multiplications and additions in one step of a prompt, about: some 50 to 100 ms."""
 LEAST_PIECE, LARGEST_PIECE = 32, {"cpu": 512, "cuda": 4096}
 """Tokens."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Handed:
-    """A prompt that another device has computed, and the first token of its answer."""
-
-    kv: KV
-    first: int
-    cached: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Talk:
-    """One answer to be made. `features` of each picture, None where `prefix` covers it. `hand_over`: end with the
-    first token and what was computed, for another device to go on with `handed`."""
-
-    prompt: Prompt
-    features: tuple[Tensor | None, ...]
-    prefix: tuple[Block, ...]
-    options: Options
-    max_tokens: int
-    temperature: float
-    top_p: float
-    stop: tuple[str, ...]
-    seed: int
-    hand_over: bool = False
-    handed: Handed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The end of an answer; `text` is what was still held back."""
-
-    text: str
-    finish_reason: str
-    tokens: int
-    cached: int
-    kv_bytes: int
-    kv_bytes_fp16: int
-    proposed: int
-    accepted: int
-
-
-class NotFinite(BackendFailed):
-    """A model's numbers are not finite: without lossy options they may be."""
-
-
-@dataclass(slots=True, eq=False)
-class State:
-    talk: Talk
-    writer: Writer
-    ids: list[int]
-    kv: KV | None = None
-    speculation: Speculation | None = None
-    cached: int = 0
-    written: int = 0
-    positions: Tensor = field(default_factory=lambda: torch.empty(0))
-
-    @property
-    def opening(self) -> bool:
-        """Still reading the prompt."""
-        return self.written == 0
 
 
 class TalkBackend:

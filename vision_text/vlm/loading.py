@@ -38,8 +38,8 @@ class Weights:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def read(cls, name: str, *, allow_download: bool, counters: Counter[str]) -> Weights:
-        """Blocks for seconds. Raises ModelUnusable."""
+    def read(cls, name: str, *, allow_download: bool, counters: Counter[str], empty: bool = False) -> Weights:
+        """Blocks for seconds. `empty`: all but the weights, which another engine reads. Raises ModelUnusable."""
         from transformers import AutoProcessor
 
         processors: Any = AutoProcessor
@@ -48,11 +48,11 @@ class Weights:
             processor = processors.from_pretrained(found.directory, local_files_only=True)
         except (OSError, ValueError, ImportError, KeyError) as error:
             raise ModelUnusable(f"the processor of {name} cannot be loaded: {error}") from error
-        model = _load(found, "cpu")
+        model = _load(found, "meta" if empty else "cpu")
         family = read_family(model, processor)
         loaded = _placed(model, torch.device("cpu"), counters)
-        ends = _ends(model, processor)
-        return cls(found, processor, family, ends, loaded.core.context, counters, {"cpu": loaded})
+        ends, context = _ends(model, processor), loaded.core.context
+        return cls(found, processor, family, ends, context, counters, {} if empty else {"cpu": loaded})
 
     def on(self, device: str) -> Loaded:
         """The model on a device of torch, loaded on first use."""
@@ -77,10 +77,15 @@ class Weights:
 
 
 def _load(found: Found, device: str) -> Any:
-    from transformers import AutoModelForImageTextToText
+    from transformers import AutoConfig, AutoModelForImageTextToText
 
     dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
     try:
+        if device == "meta":
+            config = AutoConfig.from_pretrained(found.directory, local_files_only=True)
+            empty: Any = AutoModelForImageTextToText
+            with torch.device("meta"):
+                return empty.from_config(config)
         model = AutoModelForImageTextToText.from_pretrained(
             found.directory, dtype=dtype, local_files_only=True, attn_implementation="sdpa", use_safetensors=True
         )

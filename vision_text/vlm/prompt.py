@@ -18,8 +18,9 @@ from vision_text.vlm.prefix import block_keys, digest_of
 from vision_text.vlm.request import ChatAsked, Clip, Picture, Planned, Turn, Unopened, VisualBudget, VisualPlan
 from workers.errors import InputInvalid, InputTooLarge
 
-CLIP_FPS, CLIP_FRAMES = 2.0, 64
-"""Of a clip that is not decoded yet, when no budget says otherwise."""
+CLIP_FPS, CLIP_FRAMES, CLIP_SHARE = 2.0, 64, 0.5
+"""Of a clip that is not decoded yet, when no budget says otherwise: frames a second, frames, and the share of all the
+tokens that the model takes."""
 
 Media = Picture | Clip
 
@@ -36,8 +37,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """`positions` (axes, tokens); those that follow are their place plus `delta`. `keys`: of the whole blocks."""
+    """`text` is as the template wrote it, with one sign for each picture. `positions` (axes, tokens); those that follow
+    are their place plus `delta`. `keys`: of the whole blocks."""
 
+    text: str
     ids: NDArray[np.int64]
     shown: tuple[Shown, ...]
     positions: Tensor
@@ -72,7 +75,7 @@ class Prompter:
         return (asked.budget or VisualBudget()).within(options.visual_budget)
 
     def plan(self, asked: ChatAsked, options: Options) -> VisualPlan:
-        """Before anything is decoded. Pictures that are decoded already count as they are."""
+        """Before anything is decoded. Pictures that are decoded already count as they are. Raises InputTooLarge."""
         budget = self.budget(asked, options)
         planned = []
         for turn in asked.messages:
@@ -80,7 +83,7 @@ class Prompter:
                 if isinstance(part, str):
                     continue
                 if isinstance(part, Unopened) and part.seconds > 0:
-                    times, fps = _moments(part, budget)
+                    times, fps = _moments(part, budget, self._frames_at_most(part, budget))
                     laid = self._lay_clip(part.width, part.height, times, fps, budget)
                 elif isinstance(part, Clip):
                     times, fps = part.moments, part.fps
@@ -90,7 +93,21 @@ class Prompter:
                     planned.append(_planned("picture", [self._family.lay_picture(*size, budget)], (), 0.0))
                     continue
                 planned.append(_planned("clip", laid, times, fps))
-        return VisualPlan(sum(one.tokens for one in planned), tuple(planned), budget)
+        tokens, context = sum(one.tokens for one in planned), self._weights.context
+        if tokens >= context:
+            raise InputTooLarge(
+                f"the pictures and clips have {tokens} visual tokens, and {context} tokens are taken in all; send "
+                "fewer, or ask for a smaller visual budget",
+                param="messages",
+            )
+        return VisualPlan(tokens, tuple(planned), budget)
+
+    def _frames_at_most(self, clip: Unopened, budget: VisualBudget) -> int:
+        if budget.frames is not None:
+            return budget.frames
+        two = self._lay_clip(clip.width, clip.height, (0.0, 1.0), 1.0, budget)
+        each = max(1, sum(one.tokens for one in two) // 2)
+        return max(1, min(CLIP_FRAMES, int(CLIP_SHARE * self._weights.context / each)))
 
     def _lay_clip(
         self, width: int, height: int, times: Sequence[float], fps: float, budget: VisualBudget
@@ -108,8 +125,8 @@ class Prompter:
         if self._template is None:
             raise InputInvalid("this model has no chat template, so that it cannot be talked to", param="model")
         text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **kwargs)
-        text = self._expanded(text, shown)
-        ids = np.asarray(self._tokenizer(text, add_special_tokens=_adds(text, self._tokenizer))["input_ids"], np.int64)
+        whole = self._expanded(text, shown)
+        ids = np.asarray(self._tokenizer(whole, add_special_tokens=_adds(text, self._tokenizer))["input_ids"], np.int64)
         context = self._weights.context
         if len(ids) >= context:
             raise InputTooLarge(
@@ -117,7 +134,7 @@ class Prompter:
                 f"{context} are taken; shorten it, or ask for a smaller visual budget",
                 param="messages",
             )
-        return self._made(asked, options, ids, shown)
+        return self._made(asked, options, text, ids, shown)
 
     def _turn(self, turn: Turn, n: int, budget: VisualBudget, shown: list[tuple[Media, Laid]]) -> dict[str, Any]:
         content: list[dict[str, str]] = []
@@ -179,7 +196,7 @@ class Prompter:
         return text
 
     def _made(
-        self, asked: ChatAsked, options: Options, ids: NDArray[np.int64], shown: list[tuple[Media, Laid]]
+        self, asked: ChatAsked, options: Options, text: str, ids: NDArray[np.int64], shown: list[tuple[Media, Laid]]
     ) -> Prompt:
         found = self._weights.found
         places = np.flatnonzero(np.isin(ids, list(self._family.media_tokens)))
@@ -195,7 +212,7 @@ class Prompter:
         root = digest_of(salt, options.kv)
         keys = block_keys(root, ids, [(one.places, one.key) for one in given]) if options.prefix_cache else []
         positions, delta = self._family.positions(ids, [one.laid for one in given])
-        return Prompt(ids, tuple(given), positions, delta, root, tuple(keys))
+        return Prompt(text, ids, tuple(given), positions, delta, root, tuple(keys))
 
 
 def _adds(text: str, tokenizer: Any) -> bool:
@@ -212,11 +229,11 @@ def _times(media: Media) -> tuple[Any, ...]:
     return () if isinstance(media, Picture) else (media.fps, media.times)
 
 
-def _moments(clip: Unopened, budget: VisualBudget) -> tuple[tuple[float, ...], float]:
+def _moments(clip: Unopened, budget: VisualBudget, most: int) -> tuple[tuple[float, ...], float]:
     """Evenly spread from the first frame to the last. A clip that is short has no more than it has."""
     rate = min(x for x in (budget.fps, clip.fps or None, CLIP_FPS if budget.fps is None else None) if x is not None)
     count = max(1, round(clip.seconds * rate))
-    count = min(count, budget.frames if budget.frames is not None else CLIP_FRAMES)
+    count = min(count, most)
     last = max(0.0, clip.seconds - (1 / clip.fps if clip.fps > 0 else 0.0))
     if count == 1:
         return (last / 2,), 1 / clip.seconds

@@ -65,7 +65,7 @@ class Coding:
             return (parts[0].float() * parts[1].float()).to(self.dtype)
         if self.bits == 4:
             codes = _unpack(parts[0], 4, self.width).float().unflatten(-1, (-1, self.group))
-            grouped = codes * parts[1].float().unsqueeze(-1) + parts[2].float().unsqueeze(-1)
+            grouped: Tensor = codes * parts[1].float().unsqueeze(-1) + parts[2].float().unsqueeze(-1)
             return grouped.flatten(-2).to(self.dtype)
         signs = _unpack(parts[0], 1, self.width).float() * 2 - 1
         return (signs * parts[1].float()).to(self.dtype)

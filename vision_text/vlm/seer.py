@@ -14,13 +14,15 @@ from typing import Any
 
 from torch import Tensor
 
-from vision_text.vlm.decoder import Handed, NotFinite, Talk, TalkBackend, Written
+from vision_text.vlm.decoder import TalkBackend
 from vision_text.vlm.encoder import EncoderBackend, FeatureCache, Look
 from vision_text.vlm.loading import Weights, load_draft
 from vision_text.vlm.options import Options, read_options
 from vision_text.vlm.prefix import BLOCK, PrefixCache
 from vision_text.vlm.prompt import Prompt, Prompter, Shown
 from vision_text.vlm.request import Answered, Approximation, ChatAsked, TextDelta, VisualBudget, VisualPlan
+from vision_text.vlm.talk import Handed, NotFinite, Talk, Written
+from vision_text.vlm.vllm import VllmBackend, VllmSettings
 from workers.clock import monotonic
 from workers.device import Device
 from workers.errors import Draining, InputInvalid
@@ -58,7 +60,7 @@ class Seer:
     """Made by `start`. The devices belong to whoever started them; `close` leaves them as they are."""
 
     def __init__(
-        self, name: str, weights: Weights, options: Options, talk: Pool, encode: Pool, go_on: Pool | None,
+        self, name: str, weights: Weights, options: Options, talk: Pool, encode: Pool | None, go_on: Pool | None,
         prefixes: PrefixCache, features: FeatureCache,
     ) -> None:  # fmt: skip
         self.name, self.counters = name, weights.counters
@@ -80,14 +82,18 @@ class Seer:
         options: Mapping[str, object] | None = None,
         drafts: Sequence[str] = (),
         allow_download: bool = False,
+        engine: VllmSettings | None = None,
         prefix_bytes: int = PREFIX_BYTES,
         feature_bytes: int = FEATURE_BYTES,
     ) -> Seer:
         """Load a model onto devices, running or not; seconds, off the loop. `options` hold for requests that say
         nothing of them; `visual_budget` is also the most that a request may have. `drafts`: models that requests may
-        name. Raises ModelUnusable, InputInvalid, ValueError when it does not fit."""
+        name. `engine`: have vLLM do it, on the first device. Raises ModelUnusable, InputInvalid, ValueError when it
+        does not fit."""
         read = read_options(options or {}, per_seer=True)
         limits = prefix_bytes, feature_bytes
+        if engine is not None:
+            return await asyncio.to_thread(cls._start_vllm, name, devices, read, engine, allow_download)
         return await asyncio.to_thread(cls._start, name, list(devices), read, drafts, allow_download, limits)
 
     @classmethod
@@ -121,6 +127,18 @@ class Seer:
         go_on = Pool(f"{found}/writer", writers) if writers else None
         pools = Pool(found, readers), Pool(f"{found}/encoder", encoders), go_on
         return cls(found, weights, options, *pools, prefixes, FeatureCache(limits[1]))
+
+    @classmethod
+    def _start_vllm(
+        cls, name: str, devices: Sequence[Device], options: Options, engine: VllmSettings, allow_download: bool
+    ) -> Seer:
+        counters: Counter[str] = Counter()
+        weights = Weights.read(name, allow_download=allow_download, counters=counters, empty=True)
+        backend = VllmBackend(weights.found, engine, options, counters)
+        backend.load(devices[0].torch_device)
+        devices[0].add(backend)
+        pool = Pool(weights.found.name, devices[:1])
+        return cls(name, weights, options, pool, None, None, PrefixCache(0), FeatureCache(0))
 
     @property
     def info(self) -> ModelInfo:
@@ -179,7 +197,10 @@ class Seer:
         prompt = await loop.run_in_executor(self._writing, self._prompter.prompt, asked, options)
         prefix = tuple(self._prefixes.match(prompt.keys[: (len(prompt.ids) - 1) // BLOCK]))
         covered = len(prefix) * BLOCK
-        features = await self._shown([one if one.places[-1] >= covered else None for one in prompt.shown], lane)
+        encode = self._encode is not None
+        features = await self._shown(
+            [one if encode and one.places[-1] >= covered else None for one in prompt.shown], lane
+        )
         most = min(asked.max_tokens, self._weights.context - len(prompt.ids))
         talk = Talk(
             prompt, tuple(features), prefix, options, most, float(asked.temperature), float(asked.top_p), asked.stop,
@@ -257,6 +278,7 @@ class Seer:
         loop = asyncio.get_running_loop()
         units = await loop.run_in_executor(self._drawing, self._weights.family.units, shown.media, shown.laid)
         look = Look(tuple(units), shown.laid.tokens)
+        assert self._encode is not None
         tokens: Tensor = await self._encode.submit(look, lane=lane, deadline=_deadline(lane, FIRST_TOKEN)).result()
         self._features.keep(shown.key, tokens)
         return tokens

@@ -210,6 +210,9 @@ async def test_a_clip_is_planned_before_it_is_decoded(seer: Seer) -> None:
     assert planned.times[0] == 0 and 10_799 < planned.times[-1] < 10_800
     short = seer.plan(asked(0, Unopened(64, 64, seconds=0.5, fps=30), "x", budget=VisualBudget(frames=8, fps=4)))
     assert short.media[0].frames == 2
+    assert seer.plan(asked(0, long, "x")).visual_tokens <= seer.info.context / 2
+    with pytest.raises(InputTooLarge, match="smaller visual budget"):
+        seer.plan(asked(0, *[Unopened(100, 100)] * 60))
     made = await answer(seer, asked(0, clip(1), "describe the video."))
     assert (made.visual_tokens, made.approximation.frames) == (3 * 36, 3)
     with pytest.raises(InputInvalid, match="before it is decoded"):
