@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from aiohttp import web
 
 from gateway.auth import IDENTITY
+from gateway.chat.asking import asked_of
 from gateway.chat.messages import turns
 from gateway.chat.request import ChatRequest
 from gateway.chat.seen import seen
@@ -23,7 +24,7 @@ from workers.errors import Draining, Overloaded
 from workers.task import Lane
 
 if TYPE_CHECKING:
-    from vision_text.vlm.request import Answered, ChatAsked, TextDelta
+    from vision_text.vlm.request import Answered, TextDelta
 
 Answer: TypeAlias = "AsyncGenerator[TextDelta | Answered, None]"
 
@@ -46,7 +47,7 @@ async def chat_handler(request: web.Request) -> web.StreamResponse:
                 model = vision.chat.resolve(asked.model)
                 seer = await vision.chat.get(asked.model)
                 vision.check(seer, model, "chat", asked.options)
-                wanted = await seen(_asked(asked, identity.owner or identity.name), said, vision.opener, seer)
+                wanted = await seen(asked_of(asked, identity.owner or identity.name), said, vision.opener, seer)
                 # Closing it is what cancels.
                 async with aclosing(cast("Answer", seer.answer(wanted, lane=LANES[asked.lane]))) as answer:
                     if asked.stream:
@@ -55,24 +56,6 @@ async def chat_handler(request: web.Request) -> web.StreamResponse:
     except (Overloaded, Draining) as error:
         service.metrics.refused("chat", error.code)
         raise
-
-
-def _asked(asked: ChatRequest, tenant: str) -> ChatAsked:
-    from vision_text.vlm.request import ChatAsked, VisualBudget
-
-    budget = VisualBudget(**asked.budget.model_dump()) if asked.budget is not None else None
-    return ChatAsked(
-        (),
-        max_tokens=asked.most_tokens,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        stop=asked.stop,
-        seed=asked.seed,
-        budget=budget,
-        exact=asked.exact,
-        tenant=tenant,
-        options=asked.options,
-    )
 
 
 async def _whole(service: Service, model: str, answer: Answer) -> web.Response:

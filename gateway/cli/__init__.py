@@ -10,9 +10,12 @@ from gateway.cli import (
     documents,
     embed,
     embed_worker,
+    film,
+    imagine,
     jobs,
     keys,
     listen,
+    look,
     models,
     say,
     search,
@@ -34,6 +37,8 @@ app = typer.Typer(
       speechlane transcribe talk.mp3    files and folders, without a service
       speechlane jobs submit talk.mp3   long recordings, for workers
       speechlane say "Good morning."    speech, played or into a file (-o)
+      speechlane look shapes.png "how many circles are there"
+      speechlane imagine "a red circle top left" -o shapes.png
       speechlane embed texts/ --into my   documents, to be found by meaning
       speechlane search my "a question"
       speechlane doctor                 when something does not work
@@ -56,6 +61,9 @@ app.command(name="search", help=search.HELP, short_help="Search a collection.")(
 app.add_typer(collections.app, name="collections", short_help="Collections of texts that can be searched.")
 app.command(name="embed-worker", help=embed_worker.HELP, short_help="Embed for others.")(embed_worker.command)
 app.add_typer(documents.app, name="documents", short_help="Read PDFs and pictures, ask about them.")
+app.command(name="look", help=look.HELP, short_help="Ask about pictures and clips.")(look.command)
+app.command(name="imagine", help=imagine.HELP, short_help="Pictures out of a text.")(imagine.command)
+app.command(name="film", help=film.HELP, short_help="A clip out of a text.")(film.command)
 app.command(name="say", help=say.HELP, short_help="Speak a text, here or at a service.")(say.command)
 app.command(name="voices", help=voices.HELP, short_help="The voices there are.")(voices.command)
 app.command(name="models", help=models.HELP, short_help="The models that Speechlane knows.")(models.command)

@@ -8,11 +8,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway.http_errors import ModelNotFound
+from gateway.vision.quiet import quiet
 from workers.errors import BackendDead, Draining, ServingError
 
 if TYPE_CHECKING:
@@ -139,7 +141,8 @@ class Room(Generic[Model]):
     def _load(self, name: str) -> asyncio.Task[Model]:
         task = self._loading.get(name)
         if task is None or task.done():
-            task = self._loading[name] = asyncio.create_task(self._loaded(name))
+            # In a context of its own: it is not the first request's work, and not at the expense of its key.
+            task = self._loading[name] = asyncio.create_task(self._loaded(name), context=Context())
             # Whoever asked may be gone; what went wrong is in the log.
             task.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
         return task
@@ -150,6 +153,7 @@ class Room(Generic[Model]):
             raise BackendDead("The models of this service could not be loaded; its log says why.")
         began = time.monotonic()
         try:
+            await asyncio.to_thread(quiet)
             module, _, facade = self.kind.facade.partition(":")
             found = getattr(await asyncio.to_thread(importlib.import_module, module), facade)
             options = await asyncio.to_thread(self._options, self.kind.name, name)
