@@ -230,7 +230,7 @@ def questions_of_clip(clip: Clip) -> list[Question]:
 
 
 FORMS: Mapping[str, float] = {
-    "describe": 2, "what": 3, "colour": 1, "shape": 1, "count": 1, "count some": 2, "is there": 2, "where": 2,
+    "describe": 2, "what": 3, "colour": 1, "shape": 1, "count": 2, "count some": 3, "is there": 2, "where": 2,
     "which picture": 2, "what moves": 1, "which way": 1, "start": 1, "end": 1,
 }  # fmt: skip
 """How often each form is asked, relative to the others."""

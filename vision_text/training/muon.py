@@ -22,7 +22,7 @@ class Muon:
     def __init__(self, model: nn.Module, *, rate: float = 0.02, others: float = 3e-3, momentum: float = 0.95) -> None:
         self._rate, self._momentum = rate, momentum
         shapes: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
-        rest = []
+        rest: list[Tensor] = []
         for name, weights in model.named_parameters():
             inner = weights.ndim == 2 and "embed" not in name and "head" not in name
             (shapes[tuple(weights.shape)] if inner else rest).append(weights)
@@ -43,8 +43,8 @@ class Muon:
             for weights, way in zip(group, direction, strict=True):
                 weights.mul_(1 - 0.05 * self._rate * share).sub_(rate * way)
                 weights.grad = None
-        for group in self._adam.param_groups:
-            group["lr"] = self._others * share
+        for settings in self._adam.param_groups:
+            settings["lr"] = self._others * share
         self._adam.step()
         self._adam.zero_grad()
 
@@ -59,7 +59,7 @@ class Muon:
 def orthogonal(matrices: Tensor, iterations: int = 5) -> Tensor:
     """(N, rows, columns) -> the same with singular values near one."""
     tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.transpose(1, 2) if tall else matrices
+    x: Tensor = matrices.transpose(1, 2) if tall else matrices
     x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
     a, b, c = _FACTORS
     for _ in range(iterations):

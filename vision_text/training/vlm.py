@@ -18,6 +18,7 @@ import json
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,16 +27,17 @@ from torch.nn import functional
 from transformers import GenerationConfig, Idefics3Processor, SmolVLMConfig, SmolVLMForConditionalGeneration
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
-from vision_text.scenes.grids import COLOURS, SHAPES, SIDE, SIZE, draw, random_grid
+from vision_text.scenes.grids import SIDE, SIZE, draw, random_grid
+from vision_text.scenes.pictures import COLOURS, SHAPES
 from vision_text.training.muon import Muon
 from vision_text.training.publish import publish
-from vision_text.training.vlm_lessons import PATCH, SCALE, Teacher, batch, pixels, visual_tokens
+from vision_text.training.vlm_lessons import PATCH, SCALE, Teacher, batch, pixels, recital, visual_tokens
 from vision_text.training.vlm_words import IMAGE, TEMPLATE, Writer, tokenizer
 
 SEED = 7
 
 
-def new_model() -> SmolVLMForConditionalGeneration:
+def new_model() -> Any:
     """With random weights. 36 visual tokens at 72 pixels; a cell of the grid is four of them, or one at 36 pixels."""
     tokens = tokenizer()
     ids = {
@@ -65,15 +67,16 @@ def new_model() -> SmolVLMForConditionalGeneration:
             "tie_word_embeddings": False,
             **ids,
         },
-        image_token_id=tokens.convert_tokens_to_ids(IMAGE),
+        image_token_id=tokens.get_vocab()[IMAGE],
         scale_factor=SCALE,
         tie_word_embeddings=False,
         **ids,
     )
-    return SmolVLMForConditionalGeneration(config).float()
+    model: Any = SmolVLMForConditionalGeneration(config)
+    return model.float()
 
 
-def answers(model: SmolVLMForConditionalGeneration, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def answers(model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Logits where an answer is to be told, (M, words), and what it is, (M,)."""
     labels = inputs["labels"][:, 1:]
     states = model.model(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"], use_cache=False)[0]
@@ -81,22 +84,24 @@ def answers(model: SmolVLMForConditionalGeneration, inputs: dict[str, Tensor]) -
 
 
 LAYOUTS: tuple[tuple[int, int, bool, float], ...] = (
-    # pixels, pictures, whether they are frames of a clip, share of the steps
-    (36, 1, False, 0.30),
-    (72, 1, False, 0.26),
-    (48, 1, False, 0.06),
-    (24, 1, False, 0.07),
-    (12, 1, False, 0.03),
-    (36, 2, False, 0.08),
-    (72, 2, False, 0.05),
-    (36, 3, False, 0.03),
-    (36, 3, True, 0.05),
-    (36, 4, True, 0.03),
-    (72, 3, True, 0.02),
-    (72, 2, True, 0.02),
+    # pixels, pictures, whether they are frames of a clip, how often
+    (36, 1, False, 24),
+    (72, 1, False, 34),
+    (48, 1, False, 6),
+    (24, 1, False, 6),
+    (12, 1, False, 3),
+    (36, 2, False, 8),
+    (72, 2, False, 5),
+    (36, 3, False, 2),
+    (36, 3, True, 5),
+    (36, 4, True, 2),
+    (72, 3, True, 2),
+    (72, 2, True, 3),
 )
-EARLY = 300
-"""Steps in which most is shown as single pictures with a visual token for each cell, which is learned soonest."""
+RECITALS = 400
+"""Steps of reciting before the first conversation; a seventh of the later ones recite as well."""
+EARLY = 1000
+"""Steps until which pictures are mostly shown alone, at 36 and 72 pixels."""
 CONVERSATIONS, TURNS = 24, 8
 
 
@@ -105,17 +110,21 @@ def lessons(step: int, seed: int, writer: Writer) -> dict[str, Tensor]:
     rng = np.random.default_rng((seed, step))
     shares = np.array([share for *_, share in LAYOUTS])
     if step < EARLY:
-        shares[0] *= 6
+        shares[:2] *= 8
     size, pictures, clip, _ = LAYOUTS[int(rng.choice(len(LAYOUTS), p=shares / shares.sum()))]
-    teacher = Teacher(writer, size, pictures, rng, held_out=False)
-    teach = teacher.of_clip if clip else teacher.of_pictures
-    inputs = batch([teach(TURNS) for _ in range(CONVERSATIONS // (2 if pictures > 1 else 1))], writer, size)
+    if step < RECITALS or (pictures == 1 and rng.random() < 1 / 7):
+        size = size if pictures == 1 else 36
+        inputs = recital([random_grid(rng, held_out=False) for _ in range(32)], rng, writer, size)
+    else:
+        teacher = Teacher(writer, size, pictures, rng, held_out=False)
+        teach = teacher.of_clip if clip else teacher.of_pictures
+        inputs = batch([teach(TURNS) for _ in range(CONVERSATIONS // (2 if pictures > 1 else 1))], writer, size)
     noise = rng.standard_normal(tuple(inputs["pixel_values"].shape), dtype=np.float32)
     inputs["pixel_values"] += 0.02 * torch.from_numpy(noise)
     return inputs
 
 
-def learn_to_see(model: SmolVLMForConditionalGeneration, steps: int, seed: int) -> None:
+def learn_to_see(model: Any, steps: int, seed: int) -> None:
     """The vision tower and its connector, by a linear head: what each cell shows, and where it lies.
 
     Without the second, nothing keeps the place in what the tower says, and questions about places are learned late.
@@ -128,7 +137,7 @@ def learn_to_see(model: SmolVLMForConditionalGeneration, steps: int, seed: int) 
     colours, shapes, places = list(COLOURS), list(SHAPES), torch.arange(SIDE * SIDE)
     for step in range(steps):
         rng = np.random.default_rng((seed, 1, step))
-        size = (36, 72, 36, 72, 48)[step % 5]
+        size = (36, 72)[step % 2]
         grids = [random_grid(rng, held_out=False) for _ in range(32)]
         values = pixels(np.stack([draw(grid) for grid in grids]), size)
         seen = torch.stack(model.model.get_image_features(values[:, None]).pooler_output)  # (32, tokens, width)
@@ -150,10 +159,10 @@ def learn_to_see(model: SmolVLMForConditionalGeneration, steps: int, seed: int) 
         if step % 32 == 31:
             right = torch.stack([part.argmax(-1) for part in told], -1) == wanted
             found = right.all(-1)[wanted[..., 1] > 0].float().mean().item()
-            _say(f"seeing {step + 1}: {size} px, loss {loss.item():.3f}, objects right {found:.3f}")
+            say(f"seeing {step + 1}: {size} px, loss {loss.item():.3f}, objects right {found:.3f}")
 
 
-def train(out: Path, *, steps: int, seeing: int, decay: int, seed: int) -> SmolVLMForConditionalGeneration:
+def train(out: Path, *, steps: int, seeing: int, decay: int, seed: int) -> Any:
     """Takes up again what `out` holds. The rate of learning falls to nothing over the last `decay` steps."""
     torch.manual_seed(seed)
     model, writer = new_model(), Writer(tokenizer())
@@ -174,17 +183,17 @@ def train(out: Path, *, steps: int, seeing: int, decay: int, seed: int) -> SmolV
         optimiser.step(min(1.0, (step + 1) / 30, (steps - step) / decay))
         losses.append(loss.item())
         if step % 25 == 24:
-            _say(f"step {step + 1}: loss {np.mean(losses[-25:]):.3f}, {(time.monotonic() - began) / len(losses):.2f} s")
+            say(f"step {step + 1}: loss {np.mean(losses[-25:]):.3f}, {(time.monotonic() - began) / len(losses):.2f} s")
         if step % 200 == 199 or step == steps - 1:
             for size in (72, 36):
-                _say(f"  {size} px: {summary(score(model, writer, size, 60))}")
+                say(f"  {size} px: {summary(score(model, writer, size, 60))}")
             torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}, kept)
     return model
 
 
 @torch.no_grad()
 def score(
-    model: SmolVLMForConditionalGeneration, writer: Writer, size: int, count: int, *, pictures: int = 1,
+    model: Any, writer: Writer, size: int, count: int, *, pictures: int = 1,
     clip: bool = False, seed: int = 99,
 ) -> dict[str, list[bool]]:  # fmt: skip
     """Whether each answer to held-out pictures is right in every word, by form; each asked in a fresh conversation.
@@ -212,15 +221,17 @@ def summary(right: dict[str, list[bool]]) -> str:
     return f"{np.mean(every):.3f} of {len(every)} ({parts})"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """With the time of day."""
     print(time.strftime("%H:%M:%S"), line, flush=True)  # noqa: T201 - a script
 
 
-def save(model: SmolVLMForConditionalGeneration, directory: Path) -> None:
+def save(model: Any, directory: Path) -> None:
     """As the libraries load it. Half precision on disk, single precision in memory."""
     tokens = tokenizer()
     ends = {"bos_token_id": tokens.bos_token_id, "eos_token_id": tokens.eos_token_id}
-    model.generation_config = GenerationConfig(**ends, pad_token_id=tokens.pad_token_id)
+    settings: Any = GenerationConfig
+    model.generation_config = settings(**ends, pad_token_id=tokens.pad_token_id)
     kept = copy.deepcopy(model).half()
     kept.save_pretrained(directory)
     config = json.loads((directory / "config.json").read_text("utf-8"))
@@ -242,7 +253,7 @@ def _publish(out: Path) -> None:
     save(model, trained)
     model = SmolVLMForConditionalGeneration.from_pretrained(trained)
     right = score(model, Writer(tokenizer()), SIZE, 1000)
-    _say(summary(right))
+    say(summary(right))
     every = [one for lines in right.values() for one in lines]
     measure = f"exact answers to 1000 questions about held-out pictures of {SIZE} pixels"
     found = float(np.mean(every))
@@ -275,10 +286,10 @@ def main() -> None:
     else:
         model, writer = SmolVLMForConditionalGeneration.from_pretrained(given.model), Writer(tokenizer())
         for size in (72, 60, 48, 36, 24, 12):
-            _say(f"{size} px, {visual_tokens(size)} tokens: {summary(score(model, writer, size, given.count))}")
+            say(f"{size} px, {visual_tokens(size)} tokens: {summary(score(model, writer, size, given.count))}")
         for size, pictures, clip in ((72, 2, False), (36, 2, False), (36, 3, False), (36, 3, True), (72, 3, True)):
             right = score(model, writer, size, given.count, pictures=pictures, clip=clip)
-            _say(f"{pictures} {'frames' if clip else 'pictures'} of {size} px: {summary(right)}")
+            say(f"{pictures} {'frames' if clip else 'pictures'} of {size} px: {summary(right)}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -11,7 +12,8 @@ from tokenizers.pre_tokenizers import Digits, Punctuation, WhitespaceSplit
 from tokenizers.pre_tokenizers import Sequence as InTurn
 from transformers import PreTrainedTokenizerFast
 
-from vision_text.scenes.grids import COLOURS, PLACES, SHAPES
+from vision_text.scenes.grids import PLACES
+from vision_text.scenes.pictures import COLOURS, SHAPES
 
 PAD, UNKNOWN, START, END = "<pad>", "<unk>", "<|im_start|>", "<end_of_utterance>"
 FENCE, IMAGE, WHOLE = "<fake_token_around_image>", "<image>", "<global-img>"
@@ -59,7 +61,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
     fast = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
     fast.normalizer = Lowercase()
     fast.pre_tokenizer = InTurn([WhitespaceSplit(), Punctuation(), Digits(individual_digits=True)])
-    return PreTrainedTokenizerFast(
+    made: Any = PreTrainedTokenizerFast
+    tokens: PreTrainedTokenizerFast = made(
         tokenizer_object=fast,
         model_max_length=2048,
         pad_token=PAD,
@@ -77,6 +80,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
         additional_special_tokens=list(SPLITS),
         chat_template=TEMPLATE,
     )
+    return tokens
 
 
 class Writer:
@@ -94,8 +98,7 @@ class Writer:
         return self._known[text]
 
     def picture(self, visual_tokens: int) -> list[int]:
-        fence, whole, image = self._tokens.convert_tokens_to_ids([FENCE, WHOLE, IMAGE])
-        return [fence, whole, *[image] * visual_tokens, fence]
+        return [*self.ids(FENCE + WHOLE), *self.ids(IMAGE) * visual_tokens, *self.ids(FENCE)]
 
     def conversation(self, turns: Sequence[tuple[list[int], str]]) -> tuple[list[int], list[bool]]:
         """`turns`: what the user says, as ids, and the answer. -> ids, and for each whether it is to be learned."""
