@@ -100,6 +100,24 @@ def _shown(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a model makes. `sizes`: (width, height) in pixels that it was made for; others that are multiples of
+    `multiple` work as well as the model generalises. `max_frames` 1 is a model of pictures."""
+
+    name: str
+    revision: str
+    sizes: tuple[tuple[int, int], ...]
+    default_size: tuple[int, int]
+    multiple: int
+    default_steps: int
+    max_steps: int
+    default_guidance: float
+    max_frames: int
+    default_frames: int
+    options: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Approximation:
     """How a picture was made. `evaluations`: how often the model was called for it, of both branches; `skipped`: how
     often less than with guidance at every step of the request; `cached_steps`: evaluations in which blocks were left

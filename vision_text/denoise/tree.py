@@ -1,0 +1,195 @@
+"""The modules of a transformer as one set of options wants them, over the same weights.
+
+The library sets caches, kernels and norms on a model as a whole. Requests with other options are in the making at the
+same time, so each set of options has modules of its own; parameters and buffers are those of the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vision_text.denoise.caches import StepCacheOn
+from vision_text.denoise.kernels import check_kernel, use_kernel
+from vision_text.denoise.options import Options
+from vision_text.numerics.attention import LoweredAttention
+from vision_text.numerics.formats import Format, arithmetic
+from vision_text.numerics.linear import Lowering, blocks_of
+from vision_text.numerics.plan import PrecisionPlan
+from workers.errors import InputInvalid
+
+ROWS = 8
+"""Rows that a linear layer over vectors (one of each request) is given at least. Kernels choose their order of summing
+by the number of rows: with always a multiple of this, a request's numbers do not depend on who shares the step."""
+
+_numbers = itertools.count()
+
+
+class Tree:
+    """`model` is called as the transformer is. Belongs to one thread; `counters` are shared with the others."""
+
+    def __init__(self, transformer: nn.Module, options: Options, steps: int, counters: Counter[str]) -> None:
+        self.number = next(_numbers)
+        self.counters = counters
+        self.model = _with_the_same_weights(transformer)
+        self._device = str(next(transformer.parameters()).device)
+        self._rows = 0
+        self._computed = False
+        check_kernel(options.attention, self.model)
+        use_kernel(options.attention, self.model)
+        self.fused_norms = _fuse_norms(self.model) if options.fused_norm else 0
+        self._attention = self._lowered_attention(options)
+        self._plan = self._read_plan(options)
+        self._lowering = Lowering(self.model) if self._plan is not None else None
+        self._count_modules()
+        if options.compile:
+            _compile(self.model)
+        else:
+            _steady(self.model)
+        self.cache = StepCacheOn(self.model, options.step_cache, steps) if options.step_cache is not None else None
+
+    def _lowered_attention(self, options: Options) -> LoweredAttention | None:
+        if options.attention_precision == "float32":
+            return None
+        lowered = LoweredAttention(self.model)
+        lowered.counters = self.counters
+        lowered.use((options.attention_precision,) * len(lowered.layers))  # type: ignore[arg-type]
+        for pairs in lowered._processors.values():
+            for _, processor in pairs:
+                object.__setattr__(processor, "counters", self.counters)
+        return lowered
+
+    def _read_plan(self, options: Options) -> PrecisionPlan | None:
+        if options.precision == "float32":
+            return None
+        layers = tuple(blocks_of(self.model))
+        if isinstance(options.precision, str):
+            return PrecisionPlan.uniform(cast(Format, options.precision), layers)
+        if options.precision.layers != layers:
+            raise InputInvalid(
+                "the plan of precisions is of other blocks than this model has; scan it again",
+                param="options.precision",
+            )
+        return options.precision
+
+    def _count_modules(self) -> None:
+        """Calls by class of block, evaluations by rows, and whether the last block was computed."""
+        blocks = list(blocks_of(self.model).values())
+        for block in blocks:
+            # A linear layer in the attention: what a cache puts in place of a block, or of its attention, leaves it
+            # out, which a hook on the block itself would not see.
+            witness = next(one for name, one in block.named_modules() if name.endswith(("to_q", "to_qkv")))
+            name = f"computed.{type(block).__name__}"
+            witness.register_forward_hook(self._counter(name, last=block is blocks[-1]))
+        self.model.register_forward_pre_hook(self._call, with_kwargs=True)
+
+    def _counter(self, name: str, *, last: bool) -> Any:
+        def count(_module: nn.Module, _args: Any, _output: Any) -> None:
+            self.counters[name] += self._rows
+            if last:
+                self._computed = True
+
+        return count
+
+    def _call(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        self._rows = len(kwargs["hidden_states"])
+        self._computed = False
+        self.counters["evaluations"] += self._rows
+        self.counters["calls"] += 1
+
+    def formats(self, step: int, steps: int) -> tuple[Format, ...]:
+        """Precision of the blocks in that step: requests share a call when it is equal. () is float32 everywhere."""
+        return self._plan.at(step, steps) if self._plan is not None else ()
+
+    @property
+    def precision(self) -> str:
+        """In words."""
+        if self._plan is None:
+            return "float32"
+        shares = self._plan.shares()
+        named = [(str(arithmetic(cast(Format, name), self._device)), share) for name, share in shares.items()]
+        return named[0][0] if len(named) == 1 else ", ".join(f"{share:.0%} {name}" for name, share in named)
+
+    def evaluate(self, call: dict[str, Any], contexts: Sequence[str], formats: tuple[Format, ...]) -> tuple[Tensor, int]:
+        """The prediction for each row, and in how many of them blocks were left out. `contexts` names the state of each
+        row (a request's branch): a cache decides for each by itself, so with one the rows go through one by one."""
+        if self._lowering is not None:
+            self._lowering.use(formats)
+        if self.cache is None:
+            return self.model(**call)[0], 0
+        made, cached = [], 0
+        for row, context in enumerate(contexts):
+            with self.cache.context(context):
+                made.append(self.model(**_row(call, row, len(contexts)))[0])
+            if not self._computed:
+                cached += 1
+        self.counters["cached"] += cached
+        return torch.cat(made), cached
+
+    def forget(self, contexts: Sequence[str]) -> None:
+        """Drop what a cache has kept for these."""
+        if self.cache is not None:
+            self.cache.forget(contexts)
+
+
+def _row(call: dict[str, Any], row: int, rows: int) -> dict[str, Any]:
+    """The arguments of one row. What has no rows (positions) is the same for all."""
+    by_row = {"hidden_states", "encoder_hidden_states", "pooled_projections", "timestep", "guidance"}
+    return {name: value[row : row + 1] if name in by_row and value is not None else value for name, value in call.items()}
+
+
+def _with_the_same_weights(model: nn.Module) -> nn.Module:
+    kept: dict[int, Any] = {id(one): one for one in itertools.chain(model.parameters(), model.buffers())}
+    return copy.deepcopy(model, kept)
+
+
+def _steady(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(_fill_rows)
+            module.register_forward_hook(_cut_rows)
+
+
+def _fill_rows(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    x = args[0]
+    if x.ndim != 2 or x.shape[0] % ROWS == 0:
+        return None
+    module._speechlane_rows = x.shape[0]  # type: ignore[assignment]
+    return (functional.pad(x, (0, 0, 0, -x.shape[0] % ROWS)),)
+
+
+def _cut_rows(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+    rows = module.__dict__.pop("_speechlane_rows", None)
+    return None if rows is None else output[:rows]
+
+
+def _fuse_norms(model: nn.Module) -> int:
+    """The library's RMSNorm, which is several operations, becomes torch's, which is one. How many there were."""
+    from diffusers.models.normalization import RMSNorm
+
+    fused = 0
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, RMSNorm) and child.bias is None:
+                made = nn.RMSNorm(tuple(child.dim), child.eps, elementwise_affine=child.weight is not None)
+                if child.weight is not None:
+                    made.weight = child.weight
+                setattr(parent, name, made.train(child.training))
+                fused += 1
+    return fused
+
+
+def _compile(model: Any) -> None:
+    """The blocks one by one, which is quicker to compile than the whole."""
+    if getattr(model, "_repeated_blocks", None):
+        model.compile_repeated_blocks()
+        return
+    for block in blocks_of(model).values():
+        block.compile()
