@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -68,6 +68,31 @@ async def _ask(seer: Seer, tally: Tally, shown: Picture, about: Sequence[grids.Q
         tally.made.append(made)
 
 
+async def _prefixes(seer: Seer) -> None:
+    """Seconds to the first text of a question about pictures that were never seen, and of another one about them."""
+    rng = np.random.default_rng(13)
+    on = {"prefix_cache": True}
+    for count in (1, 4, 8, 16):
+        first, second, same = [], [], []
+        for _ in range(15):
+            shown = [Picture(grids.draw(grids.random_grid(rng))) for _ in range(count)]
+            asked = [
+                ChatAsked((Turn("user", (*shown, f"what is at the {place}?")),), 12, options=on)
+                for place in ("top", "left")
+            ]
+            seer.forget()
+            made = [await _answer(seer, one) for one in asked]
+            plain = await _answer(seer, replace(asked[1], options={}))
+            first.append(made[0].seconds_to_first)
+            second.append(made[1].seconds_to_first)
+            same.append(plain.text == made[1].text)
+        a, b = median(first), median(second)
+        _say(
+            f"{count:2} pictures, {made[1].prompt_tokens} tokens of which {made[1].cached_tokens} cached: "
+            f"{1000 * a:.1f} ms, then {1000 * b:.1f} ms: 1/{a / b:.1f}; {sum(same)} of {len(same)} answers the same"
+        )
+
+
 async def measure(model: str, pictures: int, side: int) -> None:
     """Prints the table. `side`: pixels of the pictures as they are sent."""
     device = Device("cpu:0")
@@ -101,6 +126,7 @@ async def measure(model: str, pictures: int, side: int) -> None:
     _say(f"{'':24} {'exact':>6} {'same':>6} {'first':>8} {'others':>8} {'bytes':>8} {'of fp16':>8} {'accepted':>8}")
     for name, tally in tallies.items():
         _say(tally.line(name, tallies["plain"]))
+    await _prefixes(seer)
     await seer.close()
     device.close()
 

@@ -1,6 +1,6 @@
 """The options of a model that sees: each a name and a value, off unless given.
 
-prefix_cache     bool          prompts that begin alike, text and pixels, are computed once
+prefix_cache     bool          what begins alike, text and pixels, is computed once
 kv               "float32" | "int8" | "int4" | "offload" | "int1"   ("int1" ruins answers: a gate has to catch it)
 speculative      ("lookup", n) | ("draft", name[, n])               never changes the text
 visual_budget    VisualBudget  what a request gets that asks for none, and the most that one may ask for

@@ -197,10 +197,8 @@ class Seer:
         prompt = await loop.run_in_executor(self._writing, self._prompter.prompt, asked, options)
         prefix = tuple(self._prefixes.match(prompt.keys[: (len(prompt.ids) - 1) // BLOCK]))
         covered = len(prefix) * BLOCK
-        encode = self._encode is not None
-        features = await self._shown(
-            [one if encode and one.places[-1] >= covered else None for one in prompt.shown], lane
-        )
+        wanted = [one if self._encode is not None and one.places[-1] >= covered else None for one in prompt.shown]
+        features = await self._shown(wanted, lane, kept=options.prefix_cache)
         most = min(asked.max_tokens, self._weights.context - len(prompt.ids))
         talk = Talk(
             prompt, tuple(features), prefix, options, most, float(asked.temperature), float(asked.top_p), asked.stop,
@@ -242,14 +240,14 @@ class Seer:
             options=options.as_dict(), exact=not options.lossy, fallback=fallback,
         )  # fmt: skip
 
-    async def _shown(self, wanted: Sequence[Shown | None], lane: Lane) -> list[Tensor | None]:
-        """What the encoder makes of each; None where nothing is wanted."""
+    async def _shown(self, wanted: Sequence[Shown | None], lane: Lane, *, kept: bool) -> list[Tensor | None]:
+        """What the encoder makes of each; None where nothing is wanted. `kept`: what others have shown counts, too."""
         keys = {one.key: one for one in wanted if one is not None}
-        made = {key: kept for key in keys if (kept := self._features.get(key)) is not None}
-        if made:
-            self.counters["feature_hits"] += len(made)
+        made = {key: found for key in keys if kept and (found := self._features.get(key)) is not None}
+        self.counters["feature_hits"] += len(made)
         missing = [one for key, one in keys.items() if key not in made]
-        waited = [asyncio.ensure_future(self._shared(one, lane)) for one in missing]
+        encoded = self._shared if kept else self._encoded
+        waited = [asyncio.ensure_future(encoded(one, lane)) for one in missing]
         try:
             made |= zip((one.key for one in missing), await asyncio.gather(*waited), strict=True)
         finally:
@@ -267,7 +265,9 @@ class Seer:
             task.add_done_callback(lambda _: self._encodings.pop(key, None))
         encoding.waiting += 1
         try:
-            return await asyncio.shield(encoding.task)
+            tokens = await asyncio.shield(encoding.task)
+            self._features.keep(shown.key, tokens)
+            return tokens
         finally:
             encoding.waiting -= 1
             if not encoding.waiting and not encoding.task.done():
@@ -280,7 +280,6 @@ class Seer:
         look = Look(tuple(units), shown.laid.tokens)
         assert self._encode is not None
         tokens: Tensor = await self._encode.submit(look, lane=lane, deadline=_deadline(lane, FIRST_TOKEN)).result()
-        self._features.keep(shown.key, tokens)
         return tokens
 
     def forget(self) -> None:

@@ -271,7 +271,8 @@ async def test_numbers_that_are_not_finite(seer: Seer, monkeypatch: pytest.Monke
     assert made.approximation.fallback is not None and made.approximation.exact
     await answer(seer, asked(2))
     seer._features.keep(seer._prompter.prompt(asked(9), seer._options).shown[0].key, torch.full((36, 96), torch.nan))
-    results = await asyncio.gather(*(answer(seer, asked(n)) for n in (2, 9)), return_exceptions=True)
+    on = {"prefix_cache": True}
+    results = await asyncio.gather(*(answer(seer, asked(n, options=on)) for n in (2, 9)), return_exceptions=True)
     assert isinstance(results[1], ServingError) and "not finite" in results[1].message
     assert not isinstance(results[0], BaseException) and results[0].text == plain.text
     seer.forget()
