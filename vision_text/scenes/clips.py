@@ -1,7 +1,7 @@
 """Clips of one coloured ball that moves: the words for them, the drawing, and the checker.
 
 A clip is square. The ball crosses its middle in a straight line at an even pace, in one of four directions, slowly or
-quickly. How large the ball is, and how far beside the middle its line lies, the words leave open: a model has to choose.
+quickly. How large the ball is, and how far beside the middle its line lies, the words leave open: a model chooses.
 
 The checker decides from pixels, by measure and comparison; no model has a part. In every frame there has to be one
 round ball of one known colour, the same in all; its middles, frame after frame, give direction and pace. A ball that

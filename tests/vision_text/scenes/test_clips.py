@@ -78,8 +78,15 @@ def test_a_ball_of_another_colour_in_one_frame_has_no_colour() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [[0] * 8, [0, 1, 2, 3, 3, 2, 1, 0], [7, 1, 2, 3, 4, 5, 6, 0], [0, 0, 0, 0, 7, 7, 7, 7], [0, 4, 1, 6, 2, 7, 3, 5]]
-)  # fmt: skip
+    "order",
+    [
+        [0] * 8,
+        [0, 1, 2, 3, 3, 2, 1, 0],
+        [7, 1, 2, 3, 4, 5, 6, 0],
+        [0, 0, 0, 0, 7, 7, 7, 7],
+        [0, 4, 1, 6, 2, 7, 3, 5],
+    ],
+)
 def test_a_ball_that_stands_turns_back_or_jumps_has_no_direction(order: list[int]) -> None:
     seen = see(draw(RED_LEFT)[order])
     assert (seen.whole, seen.colour, seen.direction, seen.pace) == (True, "red", None, None)
