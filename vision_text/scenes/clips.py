@@ -148,7 +148,8 @@ def draw(scene: Scene, size: int = SIZE, frames: int = FRAMES) -> Frames:
     cover = np.clip(0.5 - away * size, 0, 1)[..., None]
     ground = np.asarray(GROUND, np.float32)
     clip = ground + cover * (np.asarray(COLOURS[scene.colour], np.float32) - ground)
-    return (clip + 0.5).astype(np.uint8)
+    drawn: Frames = (clip + 0.5).astype(np.uint8)
+    return drawn
 
 
 def check(frames: Frames, scene: Scene) -> Checked:
