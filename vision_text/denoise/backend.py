@@ -198,14 +198,8 @@ class DenoiseBackend:
     def _denoise(self, states: Sequence[Making]) -> list[StepResult]:
         tree = states[0].tree
         assert tree is not None
-        if tree.cache is None:
-            predicted = self._predict(tree, states)
-            return [self._alone(lambda state: self._advance(state, *predicted[state.number]), one) for one in states]
-        # A cache remembers what went through it, so a step is never tried twice: who fails fails alone, at once.
-        return [
-            self._alone(lambda state: self._advance(state, *self._predict(tree, [state])[state.number]), one)
-            for one in states
-        ]
+        predicted = self._predict(tree, states)
+        return [self._alone(lambda state: self._advance(state, *predicted[state.number]), one) for one in states]
 
     def _predict(self, tree: Tree, states: Sequence[Making]) -> dict[int, tuple[Tensor, Tensor | None]]:
         """For each the prediction of its branch with the prompt, and of the other where guidance is on."""
@@ -236,10 +230,9 @@ class DenoiseBackend:
         call = self.adapter.call(torch.cat(scaled), times, together(branches), first.asked)
         contexts = [state.contexts[0 if given else 1] for state, given in rows]
         predicted, cached = tree.evaluate(call, contexts, tree.formats(first.step, first.steps))
-        for state in states:
+        for state, left_out in zip(states, cached, strict=True):
             state.evaluations += 1
-        if cached:
-            first.cached += cached  # with a cache, all rows are of one request
+            state.cached += left_out
         return predicted
 
     def _advance(self, state: Making, predicted: Tensor, without: Tensor | None) -> StepResult:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vision_text.denoise.caches import StepCacheOn
+from vision_text.denoise.caches import StepCacheOn, rule_for
 from vision_text.denoise.kernels import check_kernel, use_kernel
 from vision_text.denoise.options import Options
 from vision_text.numerics.attention import LoweredAttention
@@ -40,8 +40,6 @@ class Tree:
         self.counters = counters
         self.model = _with_the_same_weights(transformer)
         self._device = str(next(transformer.parameters()).device)
-        self._rows = 0
-        self._computed = False
         check_kernel(options.attention, self.model)
         use_kernel(options.attention, self.model)
         self.fused_norms = _fuse_norms(self.model) if options.fused_norm else 0
@@ -53,7 +51,7 @@ class Tree:
             _compile(self.model)
         else:
             _steady(self.model)
-        self.cache = StepCacheOn(self.model, options.step_cache, steps) if options.step_cache is not None else None
+        self.cache = StepCacheOn(self.model, rule_for(options.step_cache, steps)) if options.step_cache else None
 
     def _lowered_attention(self, options: Options) -> LoweredAttention | None:
         if options.attention_precision == "float32":
@@ -80,28 +78,21 @@ class Tree:
         return options.precision
 
     def _count_modules(self) -> None:
-        """Calls by class of block, evaluations by rows, and whether the last block was computed."""
-        blocks = list(blocks_of(self.model).values())
-        for block in blocks:
-            # A linear layer in the attention: what a cache puts in place of a block, or of its attention, leaves it
-            # out, which a hook on the block itself would not see.
+        """Rows that each class of block computed, and those that the model was called with."""
+        for block in blocks_of(self.model).values():
+            # A layer inside of the attention: what a cache puts in place of the block does not reach it.
             witness = next(one for name, one in block.named_modules() if name.endswith(("to_q", "to_qkv")))
-            name = f"computed.{type(block).__name__}"
-            witness.register_forward_hook(self._counter(name, last=block is blocks[-1]))
+            witness.register_forward_hook(self._counter(f"computed.{type(block).__name__}"))
         self.model.register_forward_pre_hook(self._call, with_kwargs=True)
 
-    def _counter(self, name: str, *, last: bool) -> Any:
-        def count(_module: nn.Module, _args: Any, _output: Any) -> None:
-            self.counters[name] += self._rows
-            if last:
-                self._computed = True
+    def _counter(self, name: str) -> Any:
+        def count(_module: nn.Module, _args: Any, output: Tensor) -> None:
+            self.counters[name] += len(output)
 
         return count
 
     def _call(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        self._rows = len(kwargs["hidden_states"])
-        self._computed = False
-        self.counters["evaluations"] += self._rows
+        self.counters["evaluations"] += len(kwargs["hidden_states"])
         self.counters["calls"] += 1
 
     def formats(self, step: int, steps: int) -> tuple[Format, ...]:
@@ -117,32 +108,25 @@ class Tree:
         named = [(str(arithmetic(cast(Format, name), self._device)), share) for name, share in shares.items()]
         return named[0][0] if len(named) == 1 else ", ".join(f"{share:.0%} {name}" for name, share in named)
 
-    def evaluate(self, call: dict[str, Any], contexts: Sequence[str], formats: tuple[Format, ...]) -> tuple[Tensor, int]:
-        """The prediction for each row, and in how many of them blocks were left out. `contexts` names the state of each
-        row (a request's branch): a cache decides for each by itself, so with one the rows go through one by one."""
+    def evaluate(
+        self, call: dict[str, Any], contexts: Sequence[str], formats: tuple[Format, ...]
+    ) -> tuple[Tensor, list[bool]]:
+        """The prediction for each row, and whether blocks were left out for it. `contexts` names the state of each row:
+        a request's branch."""
         if self._lowering is not None:
             self._lowering.use(formats)
         if self.cache is None:
-            return self.model(**call)[0], 0
-        made, cached = [], 0
-        for row, context in enumerate(contexts):
-            with self.cache.context(context):
-                made.append(self.model(**_row(call, row, len(contexts)))[0])
-            if not self._computed:
-                cached += 1
-        self.counters["cached"] += cached
-        return torch.cat(made), cached
+            return self.model(**call)[0], [False] * len(contexts)
+        with self.cache.rows(contexts) as rows:
+            made = self.model(**call)[0]
+        computed = set(rows.computed)
+        self.counters["cached"] += len(contexts) - len(computed)
+        return made, [row not in computed for row in range(len(contexts))]
 
     def forget(self, contexts: Sequence[str]) -> None:
         """Drop what a cache has kept for these."""
         if self.cache is not None:
             self.cache.forget(contexts)
-
-
-def _row(call: dict[str, Any], row: int, rows: int) -> dict[str, Any]:
-    """The arguments of one row. What has no rows (positions) is the same for all."""
-    by_row = {"hidden_states", "encoder_hidden_states", "pooled_projections", "timestep", "guidance"}
-    return {name: value[row : row + 1] if name in by_row and value is not None else value for name, value in call.items()}
 
 
 def _with_the_same_weights(model: nn.Module) -> nn.Module:
