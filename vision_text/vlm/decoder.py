@@ -22,7 +22,7 @@ from workers.errors import BackendFailed, InputInvalid
 
 PIECE_OPERATIONS = {"cpu": 4e9, "cuda": 4e12}
 """Multiplications and additions in one step of a prompt, about: some 50 to 100 ms."""
-LEAST_PIECE, LARGEST_PIECE = 32, {"cpu": 512, "cuda": 4096}
+LEAST_PIECE, LARGEST_PIECE = 32, {"cpu": 256, "cuda": 4096}
 """Tokens."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vision_text.models import Found, ModelUnusable, resolve
+from vision_text.models import Found, ModelUnusable, read_json, resolve
 from vision_text.vlm.core import TextCore
 from vision_text.vlm.family import Family, read_family
 
@@ -38,8 +38,8 @@ class Weights:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def read(cls, name: str, *, allow_download: bool, counters: Counter[str], empty: bool = False) -> Weights:
-        """Blocks for seconds. `empty`: all but the weights, which another engine reads. Raises ModelUnusable."""
+    def read(cls, name: str, *, allow_download: bool, counters: Counter[str]) -> Weights:
+        """All but the weights, which are read for each device. Raises ModelUnusable."""
         from transformers import AutoProcessor
 
         processors: Any = AutoProcessor
@@ -48,11 +48,10 @@ class Weights:
             processor = processors.from_pretrained(found.directory, local_files_only=True)
         except (OSError, ValueError, ImportError, KeyError) as error:
             raise ModelUnusable(f"the processor of {name} cannot be loaded: {error}") from error
-        model = _load(found, "meta" if empty else "cpu")
+        model = _load(found, "meta")
         family = read_family(model, processor)
-        loaded = _placed(model, torch.device("cpu"), counters)
-        ends, context = _ends(model, processor), loaded.core.context
-        return cls(found, processor, family, ends, context, counters, {} if empty else {"cpu": loaded})
+        context = _placed(model, torch.device("meta"), counters).core.context
+        return cls(found, processor, family, _ends(found, model, processor), context, counters)
 
     def on(self, device: str) -> Loaded:
         """The model on a device of torch, loaded on first use."""
@@ -60,12 +59,6 @@ class Weights:
             if device not in self._on:
                 self._on[device] = _placed(_load(self.found, device), torch.device(device), self.counters)
             return self._on[device]
-
-    def keep_only(self, devices: set[str]) -> None:
-        """Let go of what is on other devices."""
-        with self._lock:
-            for device in set(self._on) - devices:
-                del self._on[device]
 
     @property
     def precision(self) -> Mapping[str, str]:
@@ -103,16 +96,17 @@ def _placed(model: Any, device: torch.device, counters: Counter[str]) -> Loaded:
     return Loaded(model, TextCore(text, model.lm_head, device, counters))
 
 
-def _ends(model: Any, processor: Any) -> frozenset[int]:
+def _ends(found: Found, model: Any, processor: Any) -> frozenset[int]:
     """Tokens that end an answer."""
     tokenizer = processor.tokenizer
-    given = getattr(model.generation_config, "eos_token_id", None)
-    found = {tokenizer.eos_token_id, *(given if isinstance(given, list | tuple) else [given])}
+    given = read_json(found.directory / "generation_config.json").get("eos_token_id")
+    given = given if given is not None else getattr(model.config.get_text_config(), "eos_token_id", None)
+    ends = {tokenizer.eos_token_id, *(given if isinstance(given, list | tuple) else [given])}
     if (named := getattr(processor, "end_of_utterance_token", None)) is not None:
         token = tokenizer.convert_tokens_to_ids(named)
         if token != tokenizer.unk_token_id:
-            found.add(token)
-    return frozenset(int(one) for one in found if one is not None)
+            ends.add(token)
+    return frozenset(int(one) for one in ends if one is not None)
 
 
 def load_draft(name: str, device: str, vocabulary: int, *, allow_download: bool, counters: Counter[str]) -> TextCore:

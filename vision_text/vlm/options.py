@@ -29,6 +29,7 @@ class Options:
     """Checked. `kv` "float32" means: not quantised, in the model's own precision."""
 
     prefix_cache: bool = False
+    careless: bool = False
     kv: str = "float32"
     speculative: str = ""
     proposed: int = 0
@@ -40,11 +41,11 @@ class Options:
     @property
     def lossy(self) -> bool:
         """Whether an answer may differ from that without options, its visual budget aside."""
-        return self.kv in ("int8", "int4", "int1")
+        return self.kv in ("int8", "int4", "int1") or self.careless
 
     def exactly(self) -> Options:
         """Without anything that might change the answer by more than the last bit of a sum."""
-        return replace(self, prefix_cache=False, kv="float32", speculative="", proposed=0, draft="")
+        return replace(self, prefix_cache=False, careless=False, kv="float32", speculative="", proposed=0, draft="")
 
     def as_dict(self) -> dict[str, Any]:
         """Only what is on."""
@@ -60,9 +61,9 @@ def read_options(given: Mapping[str, object], base: Options | None = None, *, pe
         if name in PER_SEER and not per_seer:
             raise InputInvalid(f"{name} is chosen when the model is loaded, not by a request", param=where)
         if name == "prefix_cache":
-            if not isinstance(value, bool):
+            if not isinstance(value, bool) and value != "careless":
                 raise InputInvalid("prefix_cache is true or false", param=where)
-            options = replace(options, prefix_cache=value)
+            options = replace(options, prefix_cache=bool(value), careless=value == "careless")
         elif name == "kv":
             if value not in KV_KINDS:
                 raise InputInvalid(f"kv is {str(value)[:40]!r}; it can be {', '.join(KV_KINDS)}", param=where)

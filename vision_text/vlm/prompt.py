@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vision_text.models import ModelUnusable
 from vision_text.vlm.family import Laid
 from vision_text.vlm.loading import Weights
 from vision_text.vlm.options import Options
@@ -68,7 +70,11 @@ class Prompter:
         special += [token for token in self._family.placeholders.values() if token]
         longest_first = sorted(set(special), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-        self._template = self._processor.chat_template or getattr(self._tokenizer, "chat_template", None)
+        self._template: str = self._processor.chat_template or self._tokenizer.chat_template or ""
+        if not self._template:
+            raise ModelUnusable(f"{weights.found.name} has no chat template, so that it cannot be talked to")
+        self._takes_parts = "type" in self._template
+        self._tokenizer("")  # forgets how texts were cut and padded in training, once and for all threads
 
     def budget(self, asked: ChatAsked, options: Options) -> VisualBudget:
         """What holds for a request: what it asks for, within the cap."""
@@ -121,10 +127,14 @@ class Prompter:
         budget = self.budget(asked, options)
         shown: list[tuple[Media, Laid]] = []
         turns = [self._turn(turn, n, budget, shown) for n, turn in enumerate(asked.messages)]
-        kwargs = {} if self._template is None else {"chat_template": self._template}
-        if self._template is None:
-            raise InputInvalid("this model has no chat template, so that it cannot be talked to", param="model")
-        text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **kwargs)
+        try:
+            text = self._tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True, chat_template=self._template
+            )
+        except TemplateError as error:
+            raise InputInvalid(
+                f"the model's chat template does not take these turns: {error}", param="messages"
+            ) from None
         whole = self._expanded(text, shown)
         ids = np.asarray(self._tokenizer(whole, add_special_tokens=_adds(text, self._tokenizer))["input_ids"], np.int64)
         context = self._weights.context
@@ -152,16 +162,9 @@ class Prompter:
             else:
                 shown.append((part, self._family.lay_picture(*part.size, budget)))
                 content.append({"type": "image"})
-        if all(one["type"] == "text" for one in content) and turn.role != "user":
-            # some templates take a list of parts from users alone, and most want a string of the others
-            content_text = "".join(one["text"] for one in content)
-            listed = self._template is not None and "content[0]" in self._template
-            return {"role": turn.role, "content": content if listed else self._either(content, content_text)}
-        return {"role": turn.role, "content": content}
-
-    def _either(self, content: list[dict[str, str]], text: str) -> Any:
-        template = self._template or ""
-        return content if "['type']" in template or ".type" in template or '["type"]' in template else text
+        if not self._takes_parts and all(one["type"] == "text" for one in content):
+            return {"role": turn.role, "content": "".join(one["text"] for one in content)}
+        return {"role": turn.role, "content": content or [{"type": "text", "text": ""}]}
 
     def _frames(self, clip: Clip, budget: VisualBudget) -> list[tuple[Media, Laid]]:
         if budget.frames is not None and len(clip.frames) > budget.frames:
@@ -209,8 +212,9 @@ class Prompter:
             key = digest_of(salt, _pixels(media), *_times(media), laid.how, laid.grid)
             given.append(Shown(media, laid, places[start : start + laid.tokens], key))
             start += laid.tokens
-        root = digest_of(salt, options.kv)
-        keys = block_keys(root, ids, [(one.places, one.key) for one in given]) if options.prefix_cache else []
+        root = digest_of(salt, options.kv, options.careless)
+        names = [(one.places, root if options.careless else one.key) for one in given]
+        keys = block_keys(root, ids, names) if options.prefix_cache else []
         positions, delta = self._family.positions(ids, [one.laid for one in given])
         return Prompt(text, ids, tuple(given), positions, delta, root, tuple(keys))
 

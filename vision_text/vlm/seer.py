@@ -6,11 +6,11 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -33,6 +33,7 @@ PREFIX_BYTES, FEATURE_BYTES = 256 << 20, 64 << 20
 FIRST_TOKEN, NEXT_TOKEN = 0.5, 0.25
 """Seconds that are aimed at."""
 BULK = 3600.0
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,6 @@ class Seer:
                     for draft in named
                 }
                 device.add(_loaded(TalkBackend(weights, model, prefixes, kept, counters), device))
-        weights.keep_only({device.torch_device for device in (*encoders, *readers, *writers)})
         go_on = Pool(f"{found}/writer", writers) if writers else None
         pools = Pool(found, readers), Pool(f"{found}/encoder", encoders), go_on
         return cls(found, weights, options, *pools, prefixes, FeatureCache(limits[1]))
@@ -133,7 +133,7 @@ class Seer:
         cls, name: str, devices: Sequence[Device], options: Options, engine: VllmSettings, allow_download: bool
     ) -> Seer:
         counters: Counter[str] = Counter()
-        weights = Weights.read(name, allow_download=allow_download, counters=counters, empty=True)
+        weights = Weights.read(name, allow_download=allow_download, counters=counters)
         backend = VllmBackend(weights.found, engine, options, counters)
         backend.load(devices[0].torch_device)
         devices[0].add(backend)
@@ -169,8 +169,6 @@ class Seer:
 
         Raises InputInvalid, InputTooLarge, Overloaded, Draining, BackendFailed, BackendDead.
         """
-        if self._closed:
-            raise Draining(f"{self.name} is shutting down")
         began = time.perf_counter()
         asked.check()
         options = self._read(asked)
@@ -193,8 +191,7 @@ class Seer:
     async def _attempt(
         self, asked: ChatAsked, options: Options, lane: Lane, seed: int, began: float, fallback: str | None
     ) -> AsyncGenerator[TextDelta | Answered, None]:
-        loop = asyncio.get_running_loop()
-        prompt = await loop.run_in_executor(self._writing, self._prompter.prompt, asked, options)
+        prompt = await self._in_thread(self._writing, self._prompter.prompt, asked, options)
         prefix = tuple(self._prefixes.match(prompt.keys[: (len(prompt.ids) - 1) // BLOCK]))
         covered = len(prefix) * BLOCK
         wanted = [one if self._encode is not None and one.places[-1] >= covered else None for one in prompt.shown]
@@ -275,12 +272,16 @@ class Seer:
                 encoding.task.cancel()
 
     async def _encoded(self, shown: Shown, lane: Lane) -> Tensor:
-        loop = asyncio.get_running_loop()
-        units = await loop.run_in_executor(self._drawing, self._weights.family.units, shown.media, shown.laid)
+        units = await self._in_thread(self._drawing, self._weights.family.units, shown.media, shown.laid)
         look = Look(tuple(units), shown.laid.tokens)
         assert self._encode is not None
         tokens: Tensor = await self._encode.submit(look, lane=lane, deadline=_deadline(lane, FIRST_TOKEN)).result()
         return tokens
+
+    async def _in_thread(self, threads: ThreadPoolExecutor, made: Callable[..., Made], *given: Any) -> Made:
+        if self._closed:
+            raise Draining(f"{self.name} is shutting down")
+        return await asyncio.get_running_loop().run_in_executor(threads, made, *given)
 
     def forget(self) -> None:
         """Empty the caches: what was seen and read is computed again."""

@@ -4,7 +4,11 @@ is going on."""
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +151,42 @@ async def test_no_other_picture_and_no_other_tenant_is_taken_for_it(seer: Seer) 
     assert (await answer(seer, asked(1, options=on, tenant="a", exact=True))).cached_tokens == 0
 
 
+async def test_a_gate_has_another_pictures_prefix_to_catch(seer: Seer) -> None:
+    seer.forget()
+    sound, careless = {"prefix_cache": True}, {"prefix_cache": "careless"}
+    first = await answer(seer, asked(1, picture(1), DESCRIBE, options=careless))
+    wrong = await answer(seer, asked(1, picture(2), DESCRIBE, options=careless))
+    right = await answer(seer, asked(1, picture(2), DESCRIBE, options=sound))
+    assert wrong.cached_tokens > 0 == right.cached_tokens and not wrong.approximation.exact
+    assert right.text == (await answer(seer, asked(1, picture(2), DESCRIBE))).text != first.text
+    assert wrong.text != right.text
+
+
+async def test_a_picture_in_tiles(seer: Seer, places: list[Device], tmp_path: Path) -> None:
+    """As the processors of larger models cut them: rows, columns, and a small view of the whole."""
+    directory = shutil.copytree(small_model(MODEL), tmp_path / "tiles")
+    settings = json.loads((directory / "processor_config.json").read_text("utf-8"))
+    settings["image_processor"] |= {"do_image_splitting": True, "size": {"longest_edge": 216}}
+    (directory / "processor_config.json").write_text(json.dumps(settings), "utf-8")
+    model, processor = AutoModelForImageTextToText.from_pretrained(directory), AutoProcessor.from_pretrained(directory)
+    tiled = await Seer.start(str(directory), places[1:2])
+    for width, height, tiles in ((72, 72, 10), (90, 40, 7), (20, 300, 4)):
+        pixels = np.random.default_rng(4).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        content = [{"type": "image"}, {"type": "text", "text": DESCRIBE}]
+        text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+        inputs = processor(text=text, images=[pixels], return_tensors="pt")
+        ids = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+        wanted = asked(0, Picture(pixels), DESCRIBE, max_tokens=12)
+        made = await answer(tiled, wanted)
+        assert made.prompt_tokens == inputs["input_ids"].shape[1]
+        assert (
+            made.visual_tokens == 36 * inputs["pixel_values"].shape[1] == 36 * tiles == tiled.plan(wanted).visual_tokens
+        )
+        assert made.text == processor.tokenizer.decode(ids, skip_special_tokens=True)
+        assert tiled.plan(replace(wanted, budget=VisualBudget(36 * 4))).visual_tokens <= 36 * 4
+    await tiled.close()
+
+
 async def test_many_who_show_the_same_at_once(seer: Seer) -> None:
     seer.forget()
     before = seer.counters.copy()
@@ -283,6 +323,7 @@ async def test_numbers_that_are_not_finite(seer: Seer, monkeypatch: pytest.Monke
     [
         (ChatAsked(()), "messages"),
         (ChatAsked((Turn("user", ()),)), "messages"),
+        (ChatAsked((Turn("user", ()), Turn("user", ("",)))), "messages"),
         (ChatAsked((Turn("robot", ("hi",)),)), "messages[0].role"),
         (asked(0, "\ud800"), "messages[0].content[0]"),
         (asked(0, Picture(np.zeros((0, 4, 3), np.uint8))), "messages[0].content[0]"),
