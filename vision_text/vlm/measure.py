@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -93,6 +94,29 @@ async def _prefixes(seer: Seer) -> None:
         )
 
 
+async def _at_once(seer: Seer) -> None:
+    """Tokens a second of one answer after another, and of eight at once."""
+    rng = np.random.default_rng(17)
+    shown = [Picture(grids.draw(grids.random_grid(rng))) for _ in range(8)]
+    asked = [
+        ChatAsked((Turn("user", (one, "describe the picture.")),), 64, temperature=2.0, seed=n)
+        for n, one in enumerate(shown)
+    ]
+    rates: dict[str, list[float]] = {"alone": [], "at once": []}
+    texts: dict[str, list[str]] = {}
+    for _ in range(5):
+        for name, found in rates.items():
+            began = time.perf_counter()
+            if name == "alone":
+                made = [await _answer(seer, one) for one in asked]
+            else:
+                made = await asyncio.gather(*(_answer(seer, one) for one in asked))
+            found.append(sum(one.completion_tokens for one in made) / (time.perf_counter() - began))
+            texts[name] = [one.text for one in made]
+    same = "the same texts" if texts["alone"] == texts["at once"] else "OTHER TEXTS"
+    _say(f"tokens a second: {median(rates['alone']):.0f} alone, {median(rates['at once']):.0f} eight at once; {same}")
+
+
 async def measure(model: str, pictures: int, side: int) -> None:
     """Prints the table. `side`: pixels of the pictures as they are sent."""
     device = Device("cpu:0")
@@ -127,6 +151,7 @@ async def measure(model: str, pictures: int, side: int) -> None:
     for name, tally in tallies.items():
         _say(tally.line(name, tallies["plain"]))
     await _prefixes(seer)
+    await _at_once(seer)
     await seer.close()
     device.close()
 
