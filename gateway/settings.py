@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     vision_load: Literal["first", "start"] = Field(
         "first", description="Load these three at their first request, or at the start, behind speech."
     )
+    unproven_options: bool = Field(
+        False, description="Let requests ask for approximations that speechlane tune has not shown to be good here."
+    )
     picture_hosts: Annotated[Hosts, NoDecode] = Field(
         (),
         description="Hosts that pictures and clips named by URL are fetched from (img.example.com, private:nas.lan), "

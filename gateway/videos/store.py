@@ -26,10 +26,9 @@ from workers.errors import Cancelled, InputInvalid, Overloaded, ServingError
 from workers.task import Lane
 
 if TYPE_CHECKING:
-    from vision_text.videos.filmer import Filmer
-
     from gateway.metrics import Metrics
     from gateway.settings import Settings
+    from vision_text.videos.filmer import Filmer
 
 log = logging.getLogger("speechlane.videos")
 
@@ -227,11 +226,15 @@ class Videos:
         for state in STATES:
             self._metrics.vision.videos(state, sum(video.state == state for video in self._videos.values()))
 
+    async def sweep(self) -> None:
+        """Forget what has expired."""
+        now = time.time()
+        for video in list(self._videos.values()):
+            if video.expires_at is not None and video.expires_at <= now:
+                with suppress(OSError):
+                    await self.delete(video)
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            now = time.time()
-            for video in list(self._videos.values()):
-                if video.expires_at is not None and video.expires_at <= now:
-                    with suppress(OSError):
-                        await self.delete(video)
+            await self.sweep()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from gateway.batch.places import Places, share
 from gateway.settings import Settings
@@ -12,6 +12,7 @@ from gateway.vision.media import AT_ONCE, Opener
 from gateway.vision.remote import PictureHosts
 from gateway.vision.room import Engines, Kind, Room
 from vision_text.media.limits import MediaLimits
+from workers.errors import InputInvalid
 
 if TYPE_CHECKING:
     from vision_text.images.painter import Painter
@@ -45,11 +46,39 @@ BUSY_RETRY = 5.0
 Rooms: TypeAlias = "tuple[Room[Seer], Room[Painter], Room[Filmer]]"
 
 
+class OptionUnproven(InputInvalid):
+    """An approximation that nobody has shown to be good on this model and machine."""
+
+    code = "option_unproven"
+
+
+class Gate(Protocol):
+    """What was shown of a model's options."""
+
+    def options(self, kind: str, name: str) -> Mapping[str, object]:
+        """Those that a model of this kind and name is started with. Blocks. Raises nothing."""
+
+    def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
+        """Whether a request may have these. Cheap."""
+
+
+class NothingProven:
+    """Of a service whose models were never tuned."""
+
+    def options(self, kind: str, name: str) -> Mapping[str, object]:
+        return {}
+
+    def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
+        return False
+
+
 class Vision:
-    """`chat`, `images` and `videos` are the models, `chatting` and `drawing` the places for requests."""
+    """`chat`, `images` and `videos` are the models, `chatting` and `drawing` the places for requests. `gate`
+    knows which of their options are proven."""
 
     def __init__(self, settings: Settings) -> None:
-        self._now = settings.vision_load == "start"
+        self._now, self._unproven = settings.vision_load == "start", settings.unproven_options
+        self.gate: Gate = NothingProven()
         self.limits = MediaLimits(
             file_bytes=settings.max_media_bytes,
             pixels=settings.max_picture_pixels,
@@ -57,9 +86,9 @@ class Vision:
         )
         self.opener = Opener(self.limits, PictureHosts(settings.picture_hosts), asyncio.Semaphore(AT_ONCE))
         download = settings.download
-        self.chat: Room[Seer] = Room(CHAT, settings.chat_models, download=download, options=self.options)
-        self.images: Room[Painter] = Room(IMAGES, settings.image_models, download=download, options=self.options)
-        self.videos: Room[Filmer] = Room(VIDEOS, settings.video_models, download=download, options=self.options)
+        self.chat: Room[Seer] = Room(CHAT, settings.chat_models, download=download, options=self._options)
+        self.images: Room[Painter] = Room(IMAGES, settings.image_models, download=download, options=self._options)
+        self.videos: Room[Filmer] = Room(VIDEOS, settings.video_models, download=download, options=self._options)
         keys = settings.key_count()
         self.chatting = Places(CHATS_AT_ONCE, share(CHATS_AT_ONCE, keys), "chats are being answered", BUSY_RETRY)
         self.drawing = Places(IMAGES_AT_ONCE, share(IMAGES_AT_ONCE, keys), "images are being made", BUSY_RETRY)
@@ -69,12 +98,17 @@ class Vision:
         """All kinds."""
         return self.chat, self.images, self.videos
 
-    def options(self, kind: str, name: str) -> Mapping[str, object]:
-        """With what a model is started."""
-        return {}
-
     def check(self, model: object, name: str, kind: str, options: Mapping[str, object]) -> None:
-        """Raises InputInvalid when a request asks for options that it may not have."""
+        """Raises `OptionUnproven` when a request asks for approximations that it may not have."""
+        if options and not self._unproven and not self.gate.proven(kind, name, model, options):
+            raise OptionUnproven(
+                f"options {', '.join(sorted(options))[:200]} are not proven for {name} here. Leave them out. Whoever "
+                "runs this service tries them with speechlane tune, or lets everybody have them with unproven_options.",
+                param="options",
+            )
+
+    def _options(self, kind: str, name: str) -> Mapping[str, object]:
+        return self.gate.options(kind, name)
 
     async def run(self, engine: Engines) -> None:
         """Load behind the engine what is to be loaded at the start; then until cancelled."""

@@ -16,4 +16,6 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     for name in _BARS:
         with suppress(ImportError):
-            import_module(name).disable_progress_bar()
+            library = import_module(name)
+            library.disable_progress_bar()
+            library.set_verbosity_error()
