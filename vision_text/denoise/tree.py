@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vision_text.denoise.caches import StepCacheOn, rule_for
+from vision_text.denoise.caches import cache_for
 from vision_text.denoise.kernels import check_kernel, use_kernel
 from vision_text.denoise.options import Options
 from vision_text.numerics.attention import LoweredAttention
@@ -26,8 +26,9 @@ from vision_text.numerics.plan import PrecisionPlan
 from workers.errors import InputInvalid
 
 ROWS = 8
-"""Rows that a linear layer over vectors (one of each request) is given at least. Kernels choose their order of summing
-by the number of rows: with always a multiple of this, a request's numbers do not depend on who shares the step."""
+"""Kernels choose their order of summing by the number of rows when these are few, as they are in linear layers over one
+vector of each request. With always a multiple of this, a request's numbers do not depend on who shares the step."""
+MANY_ROWS = 64
 
 _numbers = itertools.count()
 
@@ -45,13 +46,13 @@ class Tree:
         self.fused_norms = _fuse_norms(self.model) if options.fused_norm else 0
         self._attention = self._lowered_attention(options)
         self._plan = self._read_plan(options)
-        self._lowering = Lowering(self.model) if self._plan is not None else None
+        self._lowering = Lowering(self.model, counters=self.counters) if self._plan is not None else None
         self._count_modules()
         if options.compile:
             _compile(self.model)
         else:
             _steady(self.model)
-        self.cache = StepCacheOn(self.model, rule_for(options.step_cache, steps)) if options.step_cache else None
+        self.cache = cache_for(self.model, options.step_cache, steps) if options.step_cache is not None else None
 
     def _lowered_attention(self, options: Options) -> LoweredAttention | None:
         if options.attention_precision == "float32":
@@ -117,11 +118,9 @@ class Tree:
             self._lowering.use(formats)
         if self.cache is None:
             return self.model(**call)[0], [False] * len(contexts)
-        with self.cache.rows(contexts) as rows:
-            made = self.model(**call)[0]
-        computed = set(rows.computed)
-        self.counters["cached"] += len(contexts) - len(computed)
-        return made, [row not in computed for row in range(len(contexts))]
+        made, cached = self.cache.evaluate(self.model, call, contexts)
+        self.counters["cached"] += sum(cached)
+        return made, cached
 
     def forget(self, contexts: Sequence[str]) -> None:
         """Drop what a cache has kept for these."""
@@ -143,15 +142,16 @@ def _steady(model: nn.Module) -> None:
 
 def _fill_rows(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
     x = args[0]
-    if x.ndim != 2 or x.shape[0] % ROWS == 0:
+    rows = x.shape[:-1].numel()
+    if rows >= MANY_ROWS or rows % ROWS == 0:
         return None
-    module._speechlane_rows = x.shape[0]  # type: ignore[assignment]
-    return (functional.pad(x, (0, 0, 0, -x.shape[0] % ROWS)),)
+    module._speechlane_rows = x.shape[:-1]  # type: ignore[assignment]
+    return (functional.pad(x.reshape(rows, -1), (0, 0, 0, -rows % ROWS)),)
 
 
 def _cut_rows(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-    rows = module.__dict__.pop("_speechlane_rows", None)
-    return None if rows is None else output[:rows]
+    shape = module.__dict__.pop("_speechlane_rows", None)
+    return None if shape is None else output[: shape.numel()].view(*shape, -1)
 
 
 def _fuse_norms(model: nn.Module) -> int:

@@ -122,8 +122,8 @@ class QuantisedProcessor:
 class LoweredAttention:
     """A transformer whose blocks can each attend in another precision, changed between any two steps."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.counters: Counter[str] = Counter()
+    def __init__(self, model: nn.Module, *, counters: Counter[str] | None = None) -> None:
+        self.counters: Counter[str] = Counter() if counters is None else counters
         self._processors: dict[str, list[tuple[Any, QuantisedProcessor]]] = {}
         for name, block in blocks_of(model).items():
             found = [module for module in block.modules() if hasattr(module, "processor")]

@@ -97,8 +97,10 @@ class Lowering:
     how often a layer ran in which arithmetic. While one is on a model, the model belongs to one thread.
     """
 
-    def __init__(self, model: nn.Module, *, real: bool | None = None) -> None:
-        self.counters: Counter[str] = Counter()
+    def __init__(
+        self, model: nn.Module, *, real: bool | None = None, counters: Counter[str] | None = None
+    ) -> None:
+        self.counters: Counter[str] = Counter() if counters is None else counters
         self._real = real
         self._device = str(next(model.parameters()).device)
         self._switched: dict[str, list[tuple[nn.Module, str, SwitchedLinear]]] = {}

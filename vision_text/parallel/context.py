@@ -31,18 +31,13 @@ def enable_context_parallel(model: Any, *, ulysses: int = 1, ring: int = 1) -> N
     )
 
 
-def obstacle(config: Any, inputs: dict[str, Any], ranks: int) -> str | None:
-    """Why these inputs cannot be split over so many ranks, or None. Each rank gets an equal part of the heads, of the
+def obstacle(config: Any, *, text: int, tokens: int, ranks: int) -> str | None:
+    """Why so many tokens cannot be split over so many ranks, or None. Each rank gets an equal part of the heads, of the
     text and of what is made."""
     heads = config["num_attention_heads"]
-    if heads % ranks:
-        return f"{heads} heads cannot be shared equally by {ranks} ranks"
-    text = inputs["encoder_hidden_states"].shape[1]
-    if text % ranks:
-        return f"{text} tokens of text cannot be shared equally by {ranks} ranks"
-    tokens = tokens_of(config, inputs["hidden_states"])
-    if tokens % ranks:
-        return f"{tokens} tokens cannot be shared equally by {ranks} ranks"
+    for count, what in ((heads, "heads"), (text, "tokens of text"), (tokens, "tokens")):
+        if count % ranks:
+            return f"{count} {what} cannot be shared equally by {ranks} ranks"
     return None
 
 

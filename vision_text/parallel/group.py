@@ -20,9 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vision_text.parallel.context import obstacle
+from vision_text.parallel.context import obstacle, tokens_of
 from vision_text.parallel.member import Membership, Mode, Part, serve
 from workers.errors import BackendDead, InputInvalid
+
+
+LOADING = 300.0
+"""Seconds: for starting processes, and for loading weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,22 @@ class Group:
         self.config, self.ranks = config, len(members)
         self._members, self._timeout, self._folder = members, timeout, folder
         self._lock = threading.Lock()
+        self._loaded: set[Mode] = set()
 
     @classmethod
     def start(
-        cls, directory: Path, *, ranks: int = 2, device: str = "cpu", threads: int = 1, timeout: float = 600
+        cls,
+        directory: Path,
+        *,
+        ranks: int = 2,
+        device: str = "cpu",
+        dtype: str = "float32",
+        threads: int = 1,
+        timeout: float = 600,
     ) -> Group:
         """Start the ranks for the transformer at `directory` and wait until they have met: seconds. Its weights are
-        loaded with the first call in a mode. Raises BackendDead."""
+        loaded with the first call in a mode. `timeout` in seconds for a call, whose first in a mode and whose start may
+        take longer by `LOADING`. Raises BackendDead."""
         if ranks < 2:
             raise ValueError("a group is of two ranks or more")
         folder = tempfile.TemporaryDirectory(prefix="speechlane-group-")
@@ -60,7 +73,7 @@ class Group:
         for rank in range(ranks):
             ours, theirs = spawn.Pipe()
             membership = Membership(
-                str(directory), rank, ranks, f"{folder.name}/meeting", device, threads, timeout
+                str(directory), rank, ranks, f"{folder.name}/meeting", device, dtype, threads, timeout + LOADING
             )
             process = spawn.Process(target=serve, args=(membership, theirs), daemon=True, name=f"rank {rank}")
             process.start()
@@ -68,7 +81,7 @@ class Group:
             members.append((process, ours))
         config = json.loads(Path(directory, "config.json").read_text("utf-8"))
         group = cls(config, members, timeout, folder)
-        group._answers("ready")
+        group._answers("ready", timeout + LOADING)
         return group
 
     def evaluate(self, mode: Mode, **inputs: Any) -> Evaluated:
@@ -81,8 +94,11 @@ class Group:
             rows = len(inputs["hidden_states"])
             if rows != self.ranks:
                 raise InputInvalid(f"guidance over {self.ranks} ranks takes as many rows, not {rows}", param="parallel")
-        elif why := obstacle(self.config, inputs, self.ranks):
-            raise InputInvalid(f"the context cannot be split: {why}", param="parallel")
+        else:
+            text = inputs["encoder_hidden_states"].shape[1]
+            tokens = tokens_of(self.config, inputs["hidden_states"])
+            if why := obstacle(self.config, text=text, tokens=tokens, ranks=self.ranks):
+                raise InputInvalid(f"the context cannot be split: {why}", param="parallel")
         first: Tensor = inputs["hidden_states"]
         with self._lock:
             plain = {name: _arrays(value) for name, value in inputs.items()}
@@ -91,19 +107,20 @@ class Group:
                     pipe.send((mode, plain))
                 except OSError as error:
                     raise self._over(f"{process.name} is gone") from error
-            parts: list[Part] = self._answers("made")
+            parts: list[Part] = self._answers("made", self._timeout + (0 if mode in self._loaded else LOADING))
+            self._loaded.add(mode)
         sent = {name: sum(part.sent.get(name, 0) for part in parts) for name in parts[0].sent}
         made = torch.from_numpy(parts[0].made).to(first.device, first.dtype)
         return Evaluated(made, tuple(part.seconds for part in parts), sent, parts[0].calls)
 
-    def _answers(self, wanted: str) -> list[Any]:
-        until = monotonic() + self._timeout
+    def _answers(self, wanted: str, timeout: float) -> list[Any]:
+        until = monotonic() + timeout
         found = []
         for process, pipe in self._members:
             try:
                 while not pipe.poll(0.5):
                     if monotonic() > until:
-                        raise self._over(f"{process.name} did not answer within {self._timeout:.0f} s")
+                        raise self._over(f"{process.name} did not answer within {timeout:.0f} s")
                     # One that has failed is why the others wait for it.
                     self._notice_failures(wanted)
                 found.append(self._answer(process, pipe, wanted))
@@ -144,5 +161,6 @@ class Group:
 
 def _arrays(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()
+        plain = value.detach().cpu()
+        return (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
     return tuple(map(_arrays, value)) if isinstance(value, tuple) else value

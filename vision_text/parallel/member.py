@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 Mode = Literal["guidance", "ulysses", "ring"]
+_TYPED = {"hidden_states", "encoder_hidden_states", "pooled_projections"}
+"""Inputs in the model's own type; times and positions are more exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Membership:
     ranks: int
     meeting: str
     device: str
+    dtype: str
     threads: int
     timeout: float
 
@@ -80,14 +84,25 @@ def serve(membership: Membership, pipe: Connection) -> None:
 
 
 def _model(membership: Membership, mode: Mode) -> Any:
-    model = load_transformer(membership.directory)
+    import torch
+
+    loaded = load_transformer(membership.directory).to(dtype=getattr(torch, membership.dtype))
     if membership.device.startswith("cuda"):
-        model = model.to(f"cuda:{membership.rank}")
+        loaded = loaded.to(f"cuda:{membership.rank}")
+    model = steadied(loaded)
     if mode != "guidance":
         from vision_text.parallel.context import enable_context_parallel
 
         enable_context_parallel(model, **{mode: membership.ranks})
     return model
+
+
+def steadied(model: Any) -> Any:
+    """As the denoising loop runs it on one device, so that a row's numbers are the same here and there."""
+    from vision_text.denoise.options import Options
+    from vision_text.denoise.tree import Tree
+
+    return Tree(model, Options(), 1, Counter()).model
 
 
 def load_transformer(directory: str) -> Any:
@@ -104,19 +119,22 @@ def load_transformer(directory: str) -> Any:
 def _part(model: Any, membership: Membership, mode: Mode, inputs: Mapping[str, Any]) -> Part:
     import torch
     import torch.distributed as dist
+    from torch.distributed import _functional_collectives as functional_collectives
 
     from vision_text.parallel.traffic import Traffic
 
     device = next(model.parameters()).device
     given = {name: _tensors(value, device) for name, value in inputs.items()}
+    for name in _TYPED & given.keys():
+        given[name] = given[name].to(model.dtype)
     traffic = Traffic(membership.ranks)
     begun = perf_counter()
     with torch.inference_mode(), traffic:
         if mode == "guidance":
             own = {name: _branch(value, membership.rank) for name, value in given.items()}
             part = model(**own, return_dict=False)[0].contiguous()
-            whole = part.new_empty((membership.ranks, *part.shape[1:]))
-            dist.all_gather_into_tensor(whole, part)
+            whole = functional_collectives.all_gather_tensor(part, 0, dist.group.WORLD)
+            whole = functional_collectives.wait_tensor(whole)
         else:
             whole = model(**given, return_dict=False)[0]
     seconds = perf_counter() - begun

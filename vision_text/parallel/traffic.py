@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _COLLECTIVES = ("_c10d_functional", "c10d")
 _TO_EACH_ITS_PART = ("all_to_all_single", "alltoall_base_")
 _TO_ALL_THE_WHOLE = ("all_gather_into_tensor", "_allgather_base_", "allgather_")
-_NO_DATA = ("wait_tensor", "barrier", "monitored_barrier_")
+_NO_DATA = ("wait_tensor", "_wrap_tensor_autograd", "barrier", "monitored_barrier_")
 
 
 class Traffic(TorchDispatchMode):

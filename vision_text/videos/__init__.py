@@ -1,0 +1,1 @@
+"""Clips out of words."""
