@@ -1,0 +1,1 @@
+"""Models that hear and voices, on trial."""
