@@ -63,7 +63,7 @@ clean:  ## remove what make made
 
 .venv/installed: pyproject.toml constraints.txt | .venv/created
 	@echo "Installing Speechlane in .venv (the first time takes a few minutes)"
-	@$(PIP) -c constraints.txt -e '.[models,embeddings,collections,documents]'
+	@$(PIP) -c constraints.txt -e '.[models,embeddings,collections,documents,vision]'
 	@touch $@
 
 .venv/installed-test: .venv/installed
