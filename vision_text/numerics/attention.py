@@ -80,9 +80,7 @@ class _Replaced(TorchFunctionMode):
         if named.get("attn_mask") is not None or named.get("is_causal"):
             raise ValueError("quantised attention is for full attention without a mask")
         self.counters[f"attention.{self.format} (emulated)"] += 1
-        return quantised_attention(
-            named["query"], named["key"], named["value"], self.format, scale=named.get("scale")
-        )
+        return quantised_attention(named["query"], named["key"], named["value"], self.format, scale=named.get("scale"))
 
 
 class QuantisedProcessor:

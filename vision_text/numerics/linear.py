@@ -97,9 +97,7 @@ class Lowering:
     how often a layer ran in which arithmetic. While one is on a model, the model belongs to one thread.
     """
 
-    def __init__(
-        self, model: nn.Module, *, real: bool | None = None, counters: Counter[str] | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, *, real: bool | None = None, counters: Counter[str] | None = None) -> None:
         self.counters: Counter[str] = Counter() if counters is None else counters
         self._real = real
         self._device = str(next(model.parameters()).device)

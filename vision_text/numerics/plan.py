@@ -22,8 +22,11 @@ class PrecisionPlan:
     formats: tuple[tuple[Format, ...], ...]
 
     def __post_init__(self) -> None:
-        if len(self.edges) < 2 or self.edges[0] != 0.0 or self.edges[-1] != 1.0 or sorted(set(self.edges)) != list(
-            self.edges
+        if (
+            len(self.edges) < 2
+            or self.edges[0] != 0.0
+            or self.edges[-1] != 1.0
+            or sorted(set(self.edges)) != list(self.edges)
         ):
             raise ValueError(f"the edges of a precision plan rise from 0.0 to 1.0, not {self.edges}")
         if len(self.formats) != len(self.edges) - 1 or any(len(row) != len(self.layers) for row in self.formats):

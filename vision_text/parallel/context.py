@@ -26,9 +26,7 @@ def enable_context_parallel(model: Any, *, ulysses: int = 1, ring: int = 1) -> N
         model.set_attn_processor(_ContextAttention())
     if device.type == "cpu":
         _prepare_on_cpu(model)
-    model.enable_parallelism(
-        config=ContextParallelConfig(ulysses_degree=ulysses, ring_degree=ring), cp_plan=plan
-    )
+    model.enable_parallelism(config=ContextParallelConfig(ulysses_degree=ulysses, ring_degree=ring), cp_plan=plan)
 
 
 def obstacle(config: Any, *, text: int, tokens: int, ranks: int) -> str | None:

@@ -111,11 +111,13 @@ class _Spread(Tree):
     def formats(self, step: int, steps: int) -> tuple[Format, ...]:
         return ()
 
-    def evaluate(self, call: dict[str, Any], contexts: Sequence[str], formats: tuple[Format, ...]) -> tuple[Tensor, int]:
+    def evaluate(
+        self, call: dict[str, Any], contexts: Sequence[str], formats: tuple[Format, ...]
+    ) -> tuple[Tensor, list[bool]]:
         evaluated = self._group.evaluate(self._mode, **{key: one for key, one in call.items() if key != "return_dict"})
         self.counters["evaluations"] += len(contexts)
         self.counters["calls"] += 1
         self.counters[f"parallel.{self._mode}"] += 1
         for collective, sent in evaluated.sent.items():
             self.counters[f"exchanged.{collective}"] += sent
-        return evaluated.made, 0
+        return evaluated.made, [False] * len(contexts)

@@ -1,6 +1,6 @@
 """The plan of precisions for a model that draws: scanned over steps and blocks, on clips (or pictures) as they come out.
 
-    python -m vision_text.videos.precision MODEL [--low mxfp8] [--floor 30] [--bands 4] --prompt TEXT
+python -m vision_text.videos.precision MODEL [--low mxfp8] [--floor 30] [--bands 4] --prompt TEXT
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def main() -> None:
         )
         for n, prompt in enumerate(given.prompt)
     ]  # fmt: skip
-    sensitivity, chosen = find_plan(
-        backend, asked, cast(Format, given.low), bands=given.bands, floor_db=given.floor
-    )
+    sensitivity, chosen = find_plan(backend, asked, cast(Format, given.low), bands=given.bands, floor_db=given.floor)
     print(table(sensitivity, chosen))
     print(json.dumps(chosen.as_dict()))
 

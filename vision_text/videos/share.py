@@ -156,7 +156,9 @@ def main() -> None:
 
     asked = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     asked.add_argument("model")
-    asked.add_argument("--sizes", default="8x12x12,8x24x24,16x24x24,16x48x48", help="frames x height x width of latents")
+    asked.add_argument(
+        "--sizes", default="8x12x12,8x24x24,16x24x24,16x48x48", help="frames x height x width of latents"
+    )
     asked.add_argument("--device", default="cpu")
     asked.add_argument("--download", action="store_true")
     given = asked.parse_args()

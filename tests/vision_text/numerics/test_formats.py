@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vision_text.numerics.formats import FORMATS, Arithmetic, Format, arithmetic, parse, real_on, rounded, rounded_weight
+from vision_text.numerics.formats import (
+    FORMATS,
+    Arithmetic,
+    Format,
+    arithmetic,
+    parse,
+    real_on,
+    rounded,
+    rounded_weight,
+)
 from vision_text.numerics.linear import real_linear
 
 LOW: tuple[Format, ...] = ("bf16", "int8", "fp8", "mxfp8", "int4")
@@ -53,7 +62,9 @@ def test_emulated_agrees_with_the_real_kernel(format: Format) -> None:
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(96, 64), torch.randn(5, 96)
     with torch.inference_mode():
-        emulated = rounded(torch.nn.functional.linear(rounded(x, format), rounded_weight(layer.weight, format)), "float32")
+        emulated = rounded(
+            torch.nn.functional.linear(rounded(x, format), rounded_weight(layer.weight, format)), "float32"
+        )
         real = real_linear(layer, format)(x)
         exact = layer(x)
         assert decibels(real, exact) > 30

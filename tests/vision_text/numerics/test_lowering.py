@@ -79,9 +79,7 @@ def test_an_item_in_low_precision_does_not_see_its_batch(format: Format) -> None
 
 
 @pytest.mark.parametrize(("build", "inputs"), CLASSES)
-def test_attention_of_one_model_and_of_no_other(
-    build: Callable[[], Any], inputs: Callable[[], dict[str, Any]]
-) -> None:
+def test_attention_of_one_model_and_of_no_other(build: Callable[[], Any], inputs: Callable[[], dict[str, Any]]) -> None:
     model, other, given = build(), build(), inputs()
     exact = run(model, given)
     attention = LoweredAttention(model)
