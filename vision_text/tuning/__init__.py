@@ -1,0 +1,1 @@
+"""Models that draw and models that see, on trial."""
