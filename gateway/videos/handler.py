@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -18,9 +18,14 @@ from gateway.videos.request import VideoRequest, read_request
 from gateway.videos.store import Video
 from gateway.videos.views import video_view
 from gateway.vision.asked import asked_of, new_seed
+from gateway.vision.names import on_the_wire
 from gateway.vision.server_sent import EventStream
 from vision_text.media.encode import CLIP_TYPE, picture_file
-from workers.errors import Draining, InputInvalid, Overloaded
+from workers.errors import Draining, InputInvalid, Overloaded, ServingError
+
+if TYPE_CHECKING:
+    from vision_text.denoise.request import Asked
+    from vision_text.videos.filmer import Filmer
 
 MOST_LISTED, LISTED = 100, 20
 VARIANTS = ("video", "thumbnail")
@@ -42,11 +47,20 @@ async def create(request: web.Request) -> web.Response:
             frames, fps = length(filmer.info, asked)
             seed = asked.seed if asked.seed is not None else new_seed()
             wanted = asked_of(filmer.info, asked, asked.size, seed, frames=frames, fps=fps, previews=asked.previews)
+            possible(filmer, wanted)
             video = service.videos.create(_owner(request), model, wanted, filmer, LANES[asked.lane])
         return web.json_response(video_view(video), headers={"Location": f"/v1/videos/{video.id}"})
     except (Overloaded, Draining) as error:
         service.metrics.refused("video", error.code)
         raise
+
+
+def possible(filmer: Filmer, wanted: Asked) -> None:
+    """Raises what the model has against it, before it waits its turn; the field is named as it is on the wire."""
+    try:
+        filmer.backends[0].open(wanted)
+    except ServingError as error:
+        raise on_the_wire(error) from None
 
 
 def length(info: Any, asked: VideoRequest) -> tuple[int, float]:
