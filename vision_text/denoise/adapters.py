@@ -4,7 +4,7 @@ latents are. Everything that a pipeline of the library has a method for is done 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,6 +79,15 @@ def together(branches: Sequence[Conditions]) -> Conditions:
     return {name: torch.cat([branch[name] for branch in branches]) for name in branches[0]}
 
 
+_BY_ROW = frozenset({"hidden_states", "timestep", "encoder_hidden_states", "pooled_projections", "guidance"})
+
+
+def some_rows(call: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """The same call for a part of its rows. What has none (positions) is the same for all."""
+    places = list(rows)
+    return {name: value[places] if name in _BY_ROW else value for name, value in call.items()}
+
+
 class FluxAdapter:
     """`FluxPipeline`: two text encoders, latents packed to (1, tokens, channels), flow matching. Of a model with its
     guidance built in (`guidance_embeds`) the scale is an input, and there is no second branch."""
@@ -89,7 +98,7 @@ class FluxAdapter:
         self.pipeline = pipeline
         self.built_in: bool = pipeline.transformer.config.guidance_embeds
         self.default_guidance = 3.5
-        self.multiple = pipeline.vae_scale_factor * 2
+        self.multiple: int = pipeline.vae_scale_factor * 2
         side = int(pipeline.vae.config.sample_size)
         self.default_size = side, side
         self._device = pipeline.device
@@ -114,9 +123,7 @@ class FluxAdapter:
 
     def _encode(self, text: str, asked: Asked) -> Conditions:
         longest = min(512, int(self.pipeline.tokenizer_2.model_max_length))
-        embeds, pooled, _ = self.pipeline.encode_prompt(
-            text, None, device=self._device, max_sequence_length=longest
-        )
+        embeds, pooled, _ = self.pipeline.encode_prompt(text, None, device=self._device, max_sequence_length=longest)
         found = {"encoder_hidden_states": embeds, "pooled_projections": pooled}
         if self.built_in:
             found["guidance"] = torch.full((1,), asked.guidance, device=self._device, dtype=torch.float32)
@@ -145,7 +152,9 @@ class FluxAdapter:
                 config.get("base_shift", 0.5),
                 config.get("max_shift", 1.15),
             )
-            sigmas = None if config.get("use_flow_sigmas") else np.linspace(1.0, 1 / steps, steps)
+            sigmas = (
+                None if config.get("use_flow_sigmas") else [float(one) for one in np.linspace(1.0, 1 / steps, steps)]
+            )
             timesteps, _ = retrieve_timesteps(scheduler, steps, self._device, sigmas=sigmas, mu=mu)
         else:
             scheduler.set_timesteps(steps, device=self._device)
@@ -171,7 +180,8 @@ class FluxAdapter:
 
     def guess(self, course: Course, step: int, predicted: Tensor, latents: Tensor) -> Tensor:
         sigma = course.timesteps[step].to(latents.dtype) / course.scheduler.config.num_train_timesteps
-        return latents - sigma * predicted
+        found: Tensor = latents - sigma * predicted
+        return found
 
     def decode(self, latents: Tensor, asked: Asked) -> Frames | None:
         pipeline = self.pipeline
@@ -184,7 +194,7 @@ class CogVideoXAdapter:
     """`CogVideoXPipeline`: latents (1, frames, channels, height, width), epsilon or velocity over a cosine course."""
 
     def __init__(self, pipeline: Any) -> None:
-        config = pipeline.transformer.config
+        config: Any = pipeline.transformer.config
         self.pipeline = pipeline
         self.default_guidance = 6.0
         self._device = pipeline.device
@@ -192,7 +202,7 @@ class CogVideoXAdapter:
         self._patch_t: int = config.patch_size_t or 1
         self._scale: int = pipeline.vae_scale_factor_spatial
         self._scale_t: int = pipeline.vae_scale_factor_temporal
-        self.multiple = self._scale * self._patch
+        self.multiple: int = self._scale * self._patch
         self.default_size = config.sample_width * self._scale, config.sample_height * self._scale
         self.default_frames = self.max_frames = int(config.sample_frames)
         self._rotary: dict[tuple[int, int, int], Any] = {}
@@ -274,9 +284,11 @@ class CogVideoXAdapter:
     def guess(self, course: Course, step: int, predicted: Tensor, latents: Tensor) -> Tensor:
         kept = course.scheduler.alphas_cumprod[int(course.timesteps[step])].to(latents.device)
         kind = course.scheduler.config.prediction_type
-        if kind == "v_prediction":
-            return kept**0.5 * latents - (1 - kept) ** 0.5 * predicted
-        return predicted if kind == "sample" else (latents - (1 - kept) ** 0.5 * predicted) / kept**0.5
+        if kind == "sample":
+            return predicted
+        velocity = kept**0.5 * latents - (1 - kept) ** 0.5 * predicted
+        found: Tensor = velocity if kind == "v_prediction" else (latents - (1 - kept) ** 0.5 * predicted) / kept**0.5
+        return found
 
     def decode(self, latents: Tensor, asked: Asked) -> Frames | None:
         _, more = self._latent_frames(asked)
@@ -298,7 +310,7 @@ def _pixels(made: Tensor) -> Frames | None:
     return (shares * 255).round().astype(np.uint8)
 
 
-_ADAPTERS = {"FluxPipeline": FluxAdapter, "CogVideoXPipeline": CogVideoXAdapter}
+_ADAPTERS: dict[str, Callable[[Any], Adapter]] = {"FluxPipeline": FluxAdapter, "CogVideoXPipeline": CogVideoXAdapter}
 
 
 def adapter_for(pipeline: Any) -> Adapter:

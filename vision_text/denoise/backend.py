@@ -59,7 +59,7 @@ class DenoiseBackend:
         self._adapter: Adapter | None = None
         self._trees: OrderedDict[object, Tree] = OrderedDict()
         self._most_tokens = MOST_TOKENS["cpu"]
-        self.default_steps, self._guidance = DEFAULTS.get(found.name, (STEPS, None))
+        self.default_steps = DEFAULTS[found.name][0] if found.name in DEFAULTS else STEPS
 
     @property
     def adapter(self) -> Adapter:
@@ -71,7 +71,7 @@ class DenoiseBackend:
     @property
     def info(self) -> ModelInfo:
         adapter = self.adapter
-        guidance = self._guidance if self._guidance is not None else adapter.default_guidance
+        guidance = DEFAULTS[self.found.name][1] if self.found.name in DEFAULTS else adapter.default_guidance
         return ModelInfo(
             self.found.name, self.found.revision, (adapter.default_size,), adapter.default_size, adapter.multiple,
             self.default_steps, MOST_STEPS, guidance, adapter.max_frames, adapter.default_frames, self.base.as_dict(),
@@ -125,7 +125,8 @@ class DenoiseBackend:
         options = settled.options
         if options.parallel not in self.parallel:
             raise InputInvalid(
-                f"parallel {options.parallel} needs a group of devices; this model runs on one", param="options.parallel"
+                f"parallel {options.parallel} needs a group of devices; this model runs on one",
+                param="options.parallel",
             )
         if options.compile and not self.base.compile:
             raise InputInvalid(
@@ -231,8 +232,8 @@ class DenoiseBackend:
         contexts = [state.contexts[0 if given else 1] for state, given in rows]
         predicted, cached = tree.evaluate(call, contexts, tree.formats(first.step, first.steps))
         for state, left_out in zip(states, cached, strict=True):
-            state.evaluations += 1
             state.cached += left_out
+            state.evaluations += not (left_out and tree.guesses)
         return predicted
 
     def _advance(self, state: Making, predicted: Tensor, without: Tensor | None) -> StepResult:

@@ -1,22 +1,22 @@
 """Caches of steps and blocks, decided for each row of a batch and remembered for each branch of each request.
 
-The library's own caches (`FirstBlockCacheConfig` and its like) decide for a batch by its mean, so a picture would depend
-on who shares its steps, and reset with the pipeline. These are hooks of the library's kind on the same blocks, with the
-same rules for one row: rows that are to be computed go on through the blocks together, the others wait and are put
-back from what their last computed step has left.
+The library's own caches (`FirstBlockCacheConfig` and its like) decide for a batch by its mean, so a picture would
+depend on who shares its steps, and reset with the pipeline. These are hooks of the library's kind on the same blocks,
+with the same rules for one row: rows that are to be computed go on through the blocks together, the others wait and
+are put back from what their last computed step has left.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from vision_text.denoise.adapters import some_rows
 from vision_text.denoise.options import StepCache
 from vision_text.numerics.linear import blocks_of
 from workers.errors import InputInvalid
@@ -25,19 +25,18 @@ WARM_UP = 3
 """Steps that are computed before the first guess."""
 MAG_RETENTION, MAG_SKIPS = 0.2, 3
 """Share of the first steps that MagCache computes, and how many it leaves out in a row: the library's defaults."""
+Call = dict[str, Any]
 _HOOK = "speechlane_step_cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What a row's last steps have left: tensors are (tokens, channels). `opening`: what the deciding block added;
-    `added`: what the blocks after it added, of both streams; `orders`: the end of the blocks and its differences."""
+    `added`: what the blocks after it added, of both streams."""
 
     step: int = 0
-    computed_at: int = -1
     opening: Tensor | None = None
     added: tuple[Tensor, ...] = ()
-    orders: tuple[Tensor, ...] = ()
     ratio: float = 1.0
     error: float = 0.0
     skips: int = 0
@@ -55,22 +54,14 @@ class _Call:
 
 
 class Rule:
-    """When a row is computed, and what stands for it when it is not. `first` blocks decide and are always computed, the
-    `last` ones mend."""
+    """When a row is computed. When it is not, what its blocks added last stands for what they would. `first` blocks
+    decide and are always computed, the `last` ones mend."""
 
     first = last = 0
 
     def computes(self, kept: Sequence[Kept], opening: Tensor | None) -> tuple[list[bool], list[Kept]]:
         """For each row, with what is remembered of the decision itself."""
         raise NotImplementedError
-
-    def learn(self, kept: Kept, entry: Sequence[Tensor], end: Sequence[Tensor], opening: Tensor | None) -> Kept:
-        """After a computed step; streams are hidden states, and those of the text when blocks follow."""
-        return replace(kept, opening=opening, added=tuple(b - a for a, b in zip(entry, end, strict=True)))
-
-    def guess(self, kept: Kept, entry: Sequence[Tensor]) -> list[Tensor]:
-        """The streams' end in a step that is not computed."""
-        return [a + added for a, added in zip(entry, kept.added, strict=True)]
 
 
 class BlockRule(Rule):
@@ -90,30 +81,6 @@ class BlockRule(Rule):
             change = (now - one.opening).abs().mean() / one.opening.abs().mean()
             decided.append(not change.item() <= self.threshold)  # what is no number is computed
         return decided, list(kept)
-
-
-class TaylorRule(Rule):
-    """TaylorSeer: computed every `interval` steps, in between the blocks' end is guessed from it and its differences up
-    to `order`."""
-
-    def __init__(self, interval: int, order: int) -> None:
-        self.interval, self.order = interval, order
-
-    def computes(self, kept: Sequence[Kept], opening: Tensor | None) -> tuple[list[bool], list[Kept]]:
-        since = WARM_UP - 1
-        return [one.step < WARM_UP or (one.step - since) % self.interval == 0 for one in kept], list(kept)
-
-    def learn(self, kept: Kept, entry: Sequence[Tensor], end: Sequence[Tensor], opening: Tensor | None) -> Kept:
-        orders = [end[0].float()]
-        for before in kept.orders[: self.order]:
-            orders.append((orders[-1] - before) / (kept.step - kept.computed_at))
-        return replace(kept, orders=tuple(orders))
-
-    def guess(self, kept: Kept, entry: Sequence[Tensor]) -> list[Tensor]:
-        since = kept.step - kept.computed_at
-        made = sum(part * (since**n / math.factorial(n)) for n, part in enumerate(kept.orders))
-        assert isinstance(made, Tensor)
-        return [made.to(entry[0].dtype)]
 
 
 class MagRule(Rule):
@@ -141,19 +108,86 @@ class MagRule(Rule):
         return decided, news
 
 
-def rule_for(cache: StepCache, steps: int) -> Rule:
-    """`steps`: of the requests, which MagCache has to know."""
-    kind = cache[0]
-    if kind == "taylor":
-        return TaylorRule(*cache[1:])
-    if kind == "magcache":
-        return MagRule(cache[1], cache[2], steps)
-    return BlockRule(cache[1], *(cache[2:] or (1, 0)))
+class Cache(Protocol):
+    """Calls a model for rows whose states it keeps by name."""
+
+    def evaluate(self, model: nn.Module, call: Call, names: Sequence[str]) -> tuple[Tensor, list[bool]]:
+        """The prediction for each row, and whether something was left out for it. When the model raises, states are as
+        they were."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Drop these states."""
+
+    def held(self) -> set[str]:
+        """Names that there are states of."""
 
 
-class StepCacheOn:
-    """A rule at work on `model`'s blocks. Raises InputInvalid when the library does not know the class of the blocks, or
-    none are left to skip."""
+def cache_for(model: nn.Module, cache: StepCache, steps: int) -> Cache:
+    """`steps`: of the requests, which MagCache has to know. Raises InputInvalid when it does not go with the model."""
+    if cache[0] == "taylor":
+        return GuessedCalls(*cache[1:])
+    if cache[0] == "magcache":
+        return SkippedBlocks(model, MagRule(cache[1], cache[2], steps))
+    return SkippedBlocks(model, BlockRule(cache[1], *(cache[2:] or (1, 0))))
+
+
+class GuessedCalls:
+    """TaylorSeer over the model as a whole: called every `interval` steps, in between its prediction is guessed from
+    the last and its differences up to `order`. (The library's own guesses modules inside, for which it is called.)"""
+
+    def __init__(self, interval: int, order: int) -> None:
+        self.interval, self.order = interval, order
+        self._kept: dict[str, _Guess] = {}
+
+    def evaluate(self, model: nn.Module, call: Call, names: Sequence[str]) -> tuple[Tensor, list[bool]]:
+        kept = [self._kept.get(name, _Guess()) for name in names]
+        due = [n for n, one in enumerate(kept) if self._is_due(one.step)]
+        found: Tensor | None = None
+        if due:
+            found = model(**(call if len(due) == len(names) else some_rows(call, due)))[0]
+        made, place = [], {row: n for n, row in enumerate(due)}
+        for row, (name, one) in enumerate(zip(names, kept, strict=True)):
+            if found is not None and row in place:
+                made.append(found[place[row]])
+                one = self._learned(one, made[-1].clone())
+            else:
+                made.append(one.at(one.step - one.computed_at))
+            self._kept[name] = replace(one, step=one.step + 1)
+        return torch.stack(made), [row not in place for row in range(len(names))]
+
+    def _is_due(self, step: int) -> bool:
+        return step < WARM_UP or (step - WARM_UP - 1) % self.interval == 0
+
+    def _learned(self, one: _Guess, found: Tensor) -> _Guess:
+        orders = [found]
+        for before in one.orders[: self.order]:
+            orders.append((orders[-1] - before) / (one.step - one.computed_at))
+        return _Guess(one.step, one.step, tuple(orders))
+
+    def forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._kept.pop(name, None)
+
+    def held(self) -> set[str]:
+        return set(self._kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    step: int = 0
+    computed_at: int = -1
+    orders: tuple[Tensor, ...] = ()
+
+    def at(self, since: int) -> Tensor:
+        made = self.orders[0]
+        for n, part in enumerate(self.orders[1:], 1):
+            made = made + part * (since**n / math.factorial(n))
+        return made
+
+
+class SkippedBlocks:
+    """A rule at work on `model`'s blocks. Raises InputInvalid when the library does not know the class of the blocks,
+    or none are left to skip."""
 
     def __init__(self, model: nn.Module, rule: Rule) -> None:
         self.rule = rule
@@ -172,23 +206,20 @@ class StepCacheOn:
         for n in range(rule.first, end):
             _hook(blocks[n], self, opens=n == rule.first, closes=n == end - 1)
 
-    @contextmanager
-    def rows(self, names: Sequence[str]) -> Iterator[_Call]:
-        """The model is called inside, with a row for each name. What it leaves is kept when that has gone well."""
-        self._call = _Call(names)
+    def evaluate(self, model: nn.Module, call: Call, names: Sequence[str]) -> tuple[Tensor, list[bool]]:
+        under_way = self._call = _Call(names)
         try:
-            yield self._call
-            self._kept.update(self._call.news)
+            made: Tensor = model(**call)[0]
         finally:
             self._call = None
+        self._kept.update(under_way.news)
+        return made, [row not in under_way.computed for row in range(len(names))]
 
     def forget(self, names: Sequence[str]) -> None:
-        """Drop these states."""
         for name in names:
             self._kept.pop(name, None)
 
     def held(self) -> set[str]:
-        """Names that there are states of."""
         return set(self._kept)
 
     def _before(self, _block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -221,10 +252,10 @@ class StepCacheOn:
             if row in place:
                 end = [stream[place[row]] for stream in (hidden, text)[:streams]]
                 opening = call.before[row].clone() if call.before is not None else None
-                kept = self.rule.learn(kept, entry, end, opening)
-                kept = replace(kept, computed_at=kept.step)
+                added = tuple(after - before for before, after in zip(entry, end, strict=True))
+                kept = replace(kept, opening=opening, added=added)
             else:
-                end = self.rule.guess(kept, entry)
+                end = [before + added for before, added in zip(entry, kept.added, strict=True)]
             call.news[name] = replace(kept, step=kept.step + 1)
             ends.append(end)
         whole = torch.stack([end[0] for end in ends])
@@ -242,9 +273,9 @@ class StepCacheOn:
         return self._call is not None
 
 
-def _hook(block: nn.Module, cache: StepCacheOn, *, opens: bool, closes: bool) -> None:
-    from diffusers.hooks import HookRegistry, ModelHook
+def _hook(block: nn.Module, cache: SkippedBlocks, *, opens: bool, closes: bool) -> None:
     from diffusers.hooks._helpers import TransformerBlockRegistry
+    from diffusers.hooks.hooks import HookRegistry, ModelHook
 
     try:
         known = TransformerBlockRegistry.get(type(block))
@@ -259,13 +290,17 @@ def _hook(block: nn.Module, cache: StepCacheOn, *, opens: bool, closes: bool) ->
             param="options.step_cache",
         )
 
-    class Hook(ModelHook):  # type: ignore[misc, unused-ignore]
+    class Hook(ModelHook):
         """Runs the block for the rows that are computed."""
 
-        @torch.compiler.disable
+        @property
+        def original(self) -> Callable[..., Any]:
+            found: Any = self.fn_ref
+            return found.original_forward  # type: ignore[no-any-return]
+
         def new_forward(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if not cache.at_work:
-                return self.fn_ref.original_forward(*args, **kwargs)
+                return self.original(*args, **kwargs)
             given = kwargs | dict(zip(("hidden_states", "encoder_hidden_states", "temb"), args, strict=False))
             hidden, text = given["hidden_states"], given["encoder_hidden_states"]
             rows = len(given["temb"])
@@ -275,10 +310,10 @@ def _hook(block: nn.Module, cache: StepCacheOn, *, opens: bool, closes: bool) ->
             if computed:
                 temb = given["temb"] if len(computed) == rows else given["temb"][computed]
                 given |= {"hidden_states": hidden, "encoder_hidden_states": text, "temb": temb}
-                made = self.fn_ref.original_forward(**given)
+                made = self.original(**given)
                 hidden, text = made[at], made[text_at]
             if closes:
                 hidden, text = cache.leave(hidden, text)
             return (hidden, text) if at == 0 else (text, hidden)
 
-    HookRegistry.check_if_exists_or_initialize(block).register_hook(Hook(), _HOOK)
+    HookRegistry.check_if_exists_or_initialize(block).register_hook(Hook(), _HOOK)  # type: ignore[no-untyped-call]

@@ -51,9 +51,7 @@ class Drawer:
         return await asyncio.to_thread(cls._start, name, list(devices), options or {}, allow_download)
 
     @classmethod
-    def _start(
-        cls, name: str, devices: list[Device], options: Mapping[str, object], allow_download: bool
-    ) -> Self:
+    def _start(cls, name: str, devices: list[Device], options: Mapping[str, object], allow_download: bool) -> Self:
         if not devices:
             raise ValueError("give at least one device")
         backends = []
@@ -77,8 +75,8 @@ class Drawer:
         return sum((backend.counters for backend in self.backends), Counter())
 
     async def make(self, asked: Asked, *, lane: Lane = Lane.INTERACTIVE) -> AsyncGenerator[Preview | Made, None]:
-        """The previews that were asked for, then the picture or clip. Closing the generator cancels, which costs at most
-        a step.
+        """The previews that were asked for, then the picture or clip. Closing the generator cancels, which costs at
+        most a step.
 
         Raises InputInvalid, InputTooLarge, Overloaded, Draining, BackendFailed, BackendDead.
         """

@@ -37,7 +37,8 @@ def library_name(kernel: str) -> Any:
 
 
 def check_kernel(kernel: str, model: nn.Module) -> None:
-    """Run it once on this model's device and compare. Raises InputInvalid when it is not here or gives other numbers."""
+    """Run it once on this model's device and compare. Raises InputInvalid when it is not here or gives other
+    numbers."""
     if kernel == NATIVE:
         return
     name = library_name(kernel)
@@ -68,8 +69,9 @@ def check_kernel(kernel: str, model: nn.Module) -> None:
 def use_kernel(kernel: str, model: nn.Module) -> None:
     """From now on, for the processors of these modules."""
     name = library_name(kernel)
+    module: Any
     for module in model.modules():
-        processor: Any = getattr(module, "processor", None)
+        processor = getattr(module, "processor", None)
         if processor is None:
             continue
         if hasattr(processor, "_attention_backend"):
@@ -100,7 +102,8 @@ class _Dispatched(TorchFunctionMode):
         named = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
         swapped = [named.pop(name).transpose(1, 2) for name in ("query", "key", "value")]
         with torch._C.DisableTorchFunction():  # the kernel itself may end in the function that is replaced here
-            return _dispatch(*swapped, self.name, **named).transpose(1, 2)
+            query, key, value = swapped
+            return _dispatch(query, key, value, self.name, **named).transpose(1, 2)
 
 
 class DispatchedProcessor:

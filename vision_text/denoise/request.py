@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from workers.errors import InputInvalid, InputTooLarge
 
-MOST_CHARACTERS, MOST_STEPS, MOST_SIDE, MOST_FRAMES, MOST_GUIDANCE, MOST_PREVIEWS = 10_000, 1000, 16_384, 10_000, 100, 16
+MOST_CHARACTERS, MOST_STEPS, MOST_SIDE, MOST_FRAMES, MOST_GUIDANCE, MOST_PREVIEWS = (
+    10_000,
+    1000,
+    16_384,
+    10_000,
+    100,
+    16,
+)
 
 Frames = NDArray[np.uint8]
 """(frames, height, width, 3), RGB; a picture is one frame."""
@@ -58,10 +65,10 @@ class Asked:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise InputInvalid(f"{name} is {_shown(value)}; give a whole number, {least} to {most}", param=name)
-        for name, least, most in (("guidance", 0, MOST_GUIDANCE), ("fps", 0.1, 240)):
+        for name, low, high in (("guidance", 0.0, float(MOST_GUIDANCE)), ("fps", 0.1, 240.0)):
             value = getattr(self, name)
-            if not is_number(value) or not least <= value <= most:
-                raise InputInvalid(f"{name} is {_shown(value)}; give a number, {least:g} to {most:g}", param=name)
+            if not is_number(value) or not low <= value <= high:
+                raise InputInvalid(f"{name} is {_shown(value)}; give a number, {low:g} to {high:g}", param=name)
         object.__setattr__(self, "interval", interval(self.interval, "interval"))
         if not isinstance(self.options, Mapping):
             raise InputInvalid("options are names with values", param="options")

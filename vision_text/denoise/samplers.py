@@ -7,13 +7,16 @@ from typing import Any
 
 from workers.errors import InputInvalid
 
-_FLOW = {
+_FLOW: dict[str, tuple[str, dict[str, Any]]] = {
     "euler": ("FlowMatchEulerDiscreteScheduler", {}),
     "heun": ("FlowMatchHeunDiscreteScheduler", {}),
     "dpm++": ("DPMSolverMultistepScheduler", {"prediction_type": "flow_prediction", "use_flow_sigmas": True}),
     "unipc": ("UniPCMultistepScheduler", {"prediction_type": "flow_prediction", "use_flow_sigmas": True}),
 }
-_DIFFUSION = {"ddim": ("CogVideoXDDIMScheduler", {}), "dpm": ("CogVideoXDPMScheduler", {})}
+_DIFFUSION: dict[str, tuple[str, dict[str, Any]]] = {
+    "ddim": ("CogVideoXDDIMScheduler", {}),
+    "dpm": ("CogVideoXDPMScheduler", {}),
+}
 
 
 def scheduler_for(own: Any, sampler: str) -> Any:

@@ -7,16 +7,17 @@ same time, so each set of options has modules of its own; parameters and buffers
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vision_text.denoise.caches import cache_for
+from vision_text.denoise.caches import Cache, GuessedCalls, cache_for
 from vision_text.denoise.kernels import check_kernel, use_kernel
 from vision_text.denoise.options import Options
 from vision_text.numerics.attention import LoweredAttention
@@ -36,6 +37,8 @@ _numbers = itertools.count()
 class Tree:
     """`model` is called as the transformer is. Belongs to one thread; `counters` are shared with the others."""
 
+    cache: Cache | None = None
+
     def __init__(self, transformer: nn.Module, options: Options, steps: int, counters: Counter[str]) -> None:
         self.number = next(_numbers)
         self.counters = counters
@@ -47,12 +50,11 @@ class Tree:
         self._attention = self._lowered_attention(options)
         self._plan = self._read_plan(options)
         self._lowering = Lowering(self.model, counters=self.counters) if self._plan is not None else None
-        self._count_modules()
-        if options.compile:
-            _compile(self.model)
-        else:
+        self._count_modules(options.compile)
+        if not options.compile:
             _steady(self.model)
-        self.cache = cache_for(self.model, options.step_cache, steps) if options.step_cache is not None else None
+        if options.step_cache is not None:
+            self.cache = cache_for(self.model, options.step_cache, steps)
 
     def _lowered_attention(self, options: Options) -> LoweredAttention | None:
         if options.attention_precision == "float32":
@@ -78,19 +80,22 @@ class Tree:
             )
         return options.precision
 
-    def _count_modules(self) -> None:
-        """Rows that each class of block computed, and those that the model was called with."""
+    def _count_modules(self, compiled: bool) -> None:
+        """Rows that each class of block computed, and those that the model was called with. Compiled are the blocks one
+        by one: that is quicker than the whole, and what counts and skips them stays outside."""
         for block in blocks_of(self.model).values():
-            # A layer inside of the attention: what a cache puts in place of the block does not reach it.
-            witness = next(one for name, one in block.named_modules() if name.endswith(("to_q", "to_qkv")))
-            witness.register_forward_hook(self._counter(f"computed.{type(block).__name__}"))
+            block.forward = self._counted(block, torch.compile(block.forward) if compiled else block.forward)
         self.model.register_forward_pre_hook(self._call, with_kwargs=True)
 
-    def _counter(self, name: str) -> Any:
-        def count(_module: nn.Module, _args: Any, output: Tensor) -> None:
-            self.counters[name] += len(output)
+    def _counted(self, block: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        name, counters = f"computed.{type(block).__name__}", self.counters
 
-        return count
+        @functools.wraps(forward)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            counters[name] += len(kwargs["hidden_states"] if "hidden_states" in kwargs else args[0])
+            return forward(*args, **kwargs)
+
+        return counted
 
     def _call(self, _module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         self.counters["evaluations"] += len(kwargs["hidden_states"])
@@ -121,6 +126,11 @@ class Tree:
         made, cached = self.cache.evaluate(self.model, call, contexts)
         self.counters["cached"] += sum(cached)
         return made, cached
+
+    @property
+    def guesses(self) -> bool:
+        """Whether rows for which something is left out do not call the model at all."""
+        return isinstance(self.cache, GuessedCalls)
 
     def forget(self, contexts: Sequence[str]) -> None:
         """Drop what a cache has kept for these."""
@@ -168,12 +178,3 @@ def _fuse_norms(model: nn.Module) -> int:
                 setattr(parent, name, made.train(child.training))
                 fused += 1
     return fused
-
-
-def _compile(model: Any) -> None:
-    """The blocks one by one, which is quicker to compile than the whole."""
-    if getattr(model, "_repeated_blocks", None):
-        model.compile_repeated_blocks()
-        return
-    for block in blocks_of(model).values():
-        block.compile()
