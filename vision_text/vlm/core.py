@@ -78,7 +78,7 @@ AttentionInterface.register(ATTENTION, _attend)
 
 
 class TextCore:
-    """`text` is the library's decoder without its head. Not for several threads at once."""
+    """`text` is the library's decoder without its head. It keeps nothing of a step, so that devices may share it."""
 
     def __init__(self, text: nn.Module, head: nn.Module, device: torch.device, counters: Counter[str]) -> None:
         config: Any = text.config
@@ -99,6 +99,11 @@ class TextCore:
     def parameters(self) -> int:
         """That take part in a token's computation."""
         return sum(one.numel() for one in self.text.parameters()) - self.embed.weight.numel()  # type: ignore[operator]
+
+    @property
+    def bytes(self) -> int:
+        """Of the weights."""
+        return sum({one.data_ptr(): one.nbytes for one in (*self.text.parameters(), *self.head.parameters())}.values())
 
     def cache(self, kind: str) -> KV:
         return KV(self.shape, kind, self.device, self.counters)

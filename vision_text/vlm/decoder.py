@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from vision_text.vlm.core import LEAST_ROWS, Rows, TextCore
 from vision_text.vlm.kv import KV
 from vision_text.vlm.loading import Weights
-from vision_text.vlm.prefix import BLOCK, PrefixCache, extend_keys
+from vision_text.vlm.prefix import BLOCK, PrefixCache
 from vision_text.vlm.sampling import choose
 from vision_text.vlm.speculate import Draft, Lookup, Speculation
 from vision_text.vlm.talk import Handed, NotFinite, State, Talk, Written
@@ -51,7 +52,8 @@ class TalkBackend:
             largest = LARGEST_PIECE.get(kind, LARGEST_PIECE["cuda"])
             fits = PIECE_OPERATIONS.get(kind, PIECE_OPERATIONS["cuda"]) / (2 * max(1, core.parameters))
             self.piece = max(LEAST_PIECE, min(largest, int(fits))) // BLOCK * BLOCK
-            self.limits = Limits(LEAST_ROWS, self.piece, 0, core.shape.bytes("float32", min(core.context, 1024)))
+            each = core.shape.bytes("float32", min(core.context, 1024))
+            self.limits = Limits(LEAST_ROWS, self.piece, core.bytes, each)
             self._core = core
             self._warm()
 
@@ -205,7 +207,11 @@ class TalkBackend:
         self.counters["decode_steps"] += 1
         self.counters["decode_rows"] += sum(len(one.embeddings) for one in rows)
         logits = self.core.logits(torch.cat(hidden)).split([len(one) for one in hidden])
-        return [self._verified(state, proposed, part) for (state, proposed), part in zip(parcel, logits, strict=True)]
+        results: list[StepResult] = []
+        for (state, proposed), part in zip(parcel, logits, strict=True):
+            take = partial(self._verified, proposed=proposed, logits=part)
+            results.append(self._alone(take, state, first=False))
+        return results
 
     def _parcels(self, states: Sequence[State]) -> list[list[tuple[State, list[int]]]]:
         """The answers in order with what is proposed of them, eight rows at most together."""
@@ -280,9 +286,9 @@ class TalkBackend:
             return More((text,) if text else ())
         kv, speculation = state.kv, state.speculation
         assert kv is not None
-        if state.talk.prompt.keys or (state.talk.options.prefix_cache and len(state.ids) >= BLOCK):
+        if state.talk.options.prefix_cache:
             prompt = state.talk.prompt
-            keys = extend_keys(list(prompt.keys), prompt.root, state.ids[: kv.length])
+            keys = prompt.keys_with(state.ids[len(prompt.ids) : kv.length])
             self._keep(state, len(prompt.keys), keys)
         self.counters[f"kv_{kv.kind}_bytes"] += kv.bytes
         done = Written(

@@ -82,6 +82,8 @@ class EncoderBackend:
         if self._loaded is None:
             self._loaded = self._weights.on(device)
             self._device = torch.device(device)
+            every = sum(one.nbytes for one in self._loaded.vision.parameters())
+            self.limits = Limits(items=1, resident_bytes=max(0, every - self._loaded.core.bytes))
 
     def check(self) -> None:
         if self._loaded is None:

@@ -91,7 +91,7 @@ class PrefixCache:
 
 
 def block_keys(root: bytes, ids: NDArray[np.int64], media: Sequence[tuple[NDArray[np.int64], bytes]]) -> list[bytes]:
-    """A key for each whole block. `media`: the places of each picture's or clip's tokens in `ids`, and its digest."""
+    """A key for each whole block. `media`: the places of each picture's or clip's tokens in `ids`, and its name."""
     names: dict[int, list[bytes]] = {}
     for places, digest in media:
         for offset, place in enumerate(places.tolist()):
@@ -103,16 +103,6 @@ def block_keys(root: bytes, ids: NDArray[np.int64], media: Sequence[tuple[NDArra
         parent = hashlib.sha256(b"".join((parent, tokens, *names.get(number, ())))).digest()
         keys.append(parent)
     return keys
-
-
-def extend_keys(keys: list[bytes], root: bytes, ids: Sequence[int]) -> list[bytes]:
-    """The keys of a prompt, and those of what was written behind it: `ids` are all tokens."""
-    more, parent = list(keys), keys[-1] if keys else root
-    for number in range(len(keys), len(ids) // BLOCK):
-        tokens = np.asarray(ids[number * BLOCK : (number + 1) * BLOCK], "<i8").tobytes()
-        parent = hashlib.sha256(parent + tokens).digest()
-        more.append(parent)
-    return more
 
 
 def digest_of(*parts: object) -> bytes:

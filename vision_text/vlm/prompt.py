@@ -48,7 +48,12 @@ class Prompt:
     positions: Tensor
     delta: int
     root: bytes
+    names: tuple[tuple[NDArray[np.int64], bytes], ...]
     keys: tuple[bytes, ...]
+
+    def keys_with(self, answer: Sequence[int]) -> list[bytes]:
+        """Of the blocks of prompt and answer together."""
+        return block_keys(self.root, np.concatenate((self.ids, np.asarray(answer, np.int64))), self.names)
 
     @property
     def visual_tokens(self) -> int:
@@ -65,11 +70,11 @@ class Prompter:
     def __init__(self, weights: Weights) -> None:
         self._weights, self._family, self._processor = weights, weights.family, weights.processor
         self._tokenizer: Any = weights.processor.tokenizer
-        special = [token for token in self._tokenizer.get_added_vocab() if len(token) > 1]
-        special += [token for token in self._tokenizer.all_special_tokens if len(token) > 1]
-        special += [token for token in self._family.placeholders.values() if token]
-        longest_first = sorted(set(special), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        added = self._tokenizer.added_tokens_decoder.values()
+        special = {one.content for one in added if one.special or one.content.startswith("<")}
+        special |= set(self._family.placeholders.values())
+        longest_first = sorted((one for one in special if len(one) > 1), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)))
         self._template: str = self._processor.chat_template or self._tokenizer.chat_template or ""
         if not self._template:
             raise ModelUnusable(f"{weights.found.name} has no chat template, so that it cannot be talked to")
@@ -180,7 +185,7 @@ class Prompter:
 
     def _plain(self, text: str) -> str:
         """What somebody writes never becomes a token that means something else than text."""
-        return self._special.sub(lambda found: found[0][0] + " " + found[0][1:], text) if self._special else text
+        return self._special.sub(lambda found: found[0][0] + " " + found[0][1:], text)
 
     def _expanded(self, text: str, shown: Sequence[tuple[Media, Laid]]) -> str:
         marks = self._family.placeholders
@@ -213,10 +218,10 @@ class Prompter:
             given.append(Shown(media, laid, places[start : start + laid.tokens], key))
             start += laid.tokens
         root = digest_of(salt, options.kv, options.careless)
-        names = [(one.places, root if options.careless else one.key) for one in given]
+        names = tuple((one.places, root if options.careless else one.key) for one in given)
         keys = block_keys(root, ids, names) if options.prefix_cache else []
         positions, delta = self._family.positions(ids, [one.laid for one in given])
-        return Prompt(text, ids, tuple(given), positions, delta, root, tuple(keys))
+        return Prompt(text, ids, tuple(given), positions, delta, root, names, tuple(keys))
 
 
 def _adds(text: str, tokenizer: Any) -> bool:

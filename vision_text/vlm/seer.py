@@ -92,6 +92,8 @@ class Seer:
         name. `engine`: have vLLM do it, on the first device. Raises ModelUnusable, InputInvalid, ValueError when it
         does not fit."""
         read = read_options(options or {}, per_seer=True)
+        if not devices:
+            raise ValueError("give at least one device")
         limits = prefix_bytes, feature_bytes
         if engine is not None:
             return await asyncio.to_thread(cls._start_vllm, name, devices, read, engine, allow_download)
@@ -102,8 +104,6 @@ class Seer:
         cls, name: str, devices: list[Device], options: Options, drafts: Sequence[str], allow_download: bool,
         limits: tuple[int, int],
     ) -> Seer:  # fmt: skip
-        if not devices:
-            raise ValueError("give at least one device")
         counters: Counter[str] = Counter()
         weights = Weights.read(name, allow_download=allow_download, counters=counters)
         encoders = [_named(devices, options.encoder_device)] if options.encoder_device else devices
@@ -219,7 +219,7 @@ class Seer:
                 if isinstance(output, Written):
                     how = self._approximation(asked, options, prompt, output, seed, fallback)
                     yield _answered("".join(text), prompt, output, first, how)
-                else:
+                elif lane is not Lane.BULK:
                     handle.move(_deadline(lane, NEXT_TOKEN))
         finally:
             handle.cancel()
@@ -229,7 +229,8 @@ class Seer:
     ) -> Approximation:
         budget = self._prompter.budget(asked, options)
         return Approximation(
-            precision=" ".join(sorted(set(self._weights.precision.values()))), kernel="sdpa", kv=options.kv,
+            precision=" ".join(sorted(set(self._weights.precision.values()))), kv=options.kv,
+            kernel="sdpa" if self._encode is not None else "vllm",
             kv_bytes=written.kv_bytes, kv_bytes_fp16=written.kv_bytes_fp16, cached_tokens=written.cached,
             proposed=written.proposed, accepted=written.accepted, speculative=options.speculative,
             visual_tokens=prompt.visual_tokens, frames=prompt.frames, seed=seed,

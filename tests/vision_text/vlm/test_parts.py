@@ -16,7 +16,7 @@ from vision_text.models import Found, ModelUnusable
 from vision_text.small import small_model
 from vision_text.vlm.kv import KV, Block, Shape
 from vision_text.vlm.options import Options
-from vision_text.vlm.prefix import BLOCK, PrefixCache, block_keys, digest_of, extend_keys
+from vision_text.vlm.prefix import BLOCK, PrefixCache, block_keys, digest_of
 from vision_text.vlm.quantise import Coding
 from vision_text.vlm.sampling import choose
 from vision_text.vlm.speculate import FIRST_PAUSE, Lookup, Speculation
@@ -49,6 +49,18 @@ def test_characters_are_never_split(bytewise: PreTrainedTokenizerFast) -> None:
     assert max(map(len, pieces)) == 1, "a character is handed out as soon as it is whole"
     broken = written(bytewise, bytewise(TEXT)["input_ids"][:-1] + bytewise("é")["input_ids"][:1])
     assert "".join(broken) == TEXT[:-1] + "\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_tokeniser_that_the_stream_cannot_follow(bytewise: PreTrainedTokenizerFast) -> None:
+    class Lost:
+        def step(self, tokenizer: Any, token: int) -> str:
+            raise RuntimeError("invalid prefix")
+
+    writer: Any = Writer(bytewise, ("naïve",))
+    pieces = [writer.push(one) for one in bytewise(TEXT)["input_ids"][:9]]
+    writer._stream = Lost()
+    pieces += [writer.push(one) for one in bytewise(TEXT)["input_ids"][9:]] + [writer.finish()]
+    assert "".join(pieces) == TEXT[: TEXT.index("naïve")]
 
 
 @pytest.mark.parametrize("stop", ["東京", "🚀", "ok", "G", "e 👩"])
@@ -129,9 +141,7 @@ def test_keys_hold_all_that_precedes() -> None:
     moved = block_keys(b"root", ids, [(places[:10], b"a" * 32), (places[10:], b"a" * 32)])
     assert keys[1:] != moved[1:], "a picture twice is not a picture of twice the size"
     assert not set(keys) & set(block_keys(b"salt", ids, [(places, b"a" * 32)]))
-    assert extend_keys(keys[:2], b"root", [*range(2 * BLOCK), *range(40)])[:2] == keys[:2]
-    plain = block_keys(b"root", ids, [])
-    assert extend_keys([], b"root", ids.tolist()) == plain == extend_keys(plain[:1], b"root", ids.tolist())
+    assert block_keys(b"root", ids[: 2 * BLOCK], [(places, b"a" * 32)])[0] == keys[0]
     assert digest_of(np.zeros((2, 3), np.uint8)) != digest_of(np.zeros((3, 2), np.uint8))
     assert digest_of("a", "bc") != digest_of("ab", "c") and digest_of(b"1") != digest_of("1")
 

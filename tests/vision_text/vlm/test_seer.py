@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,6 +131,19 @@ async def test_the_same_picture_is_read_once(seer: Seer) -> None:
     third = await answer(seer, ChatAsked(turns, max_tokens=8, options=on))
     whole = await answer(seer, ChatAsked(turns, max_tokens=8))
     assert third.cached_tokens >= first.prompt_tokens // 16 * 16 and third.text == whole.text
+
+
+async def test_pictures_at_the_end_are_told_apart_as_well(seer: Seer) -> None:
+    """A picture that lies in the last, unfinished block, which the answer fills up."""
+    seer.forget()
+    given: dict[str, Any] = {"budget": VisualBudget(4), "options": {"prefix_cache": True}, "max_tokens": 40}
+    for n in (1, 2, 3):
+        first = await answer(seer, asked(n, "describe", picture(n), **given))
+        more = Turn("assistant", (first.text,)), Turn("user", ("what is at the top?",))
+        for shown in (1, 2, 3):
+            turns = (Turn("user", ("describe", picture(shown))), *more)
+            made = await answer(seer, ChatAsked(turns, **given))
+            assert made.text == (await answer(seer, ChatAsked(turns, **given | {"options": {}}))).text
 
 
 async def test_no_other_picture_and_no_other_tenant_is_taken_for_it(seer: Seer) -> None:
