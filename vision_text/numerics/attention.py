@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from vision_text.numerics.linear import blocks_of
+from workers.errors import InputInvalid
 
 AttentionFormat = Literal["float32", "int8", "fp8"]
 ATTENTION_FORMATS: tuple[AttentionFormat, ...] = get_args(AttentionFormat)
@@ -42,7 +43,8 @@ def quantised_attention(
     total = weights.sum(-1, keepdim=True)
     weights = (weights * _FP8_LARGEST).to(_FP8).to(weights.dtype) / _FP8_LARGEST
     unit = (value.abs().amax(-2, keepdim=True) / _FP8_LARGEST).clamp_min(_SMALLEST_SCALE)
-    return weights @ ((value / unit).to(_FP8).to(value.dtype) * unit) / total
+    made: Tensor = weights @ ((value / unit).to(_FP8).to(value.dtype) * unit) / total
+    return made
 
 
 def _near_int8(x: Tensor, block: int) -> Tensor:
@@ -59,7 +61,7 @@ def _block_scale(x: Tensor, block: int, largest: float) -> Tensor:
     """For each token that of its block, (..., tokens, 1)."""
     tokens = x.shape[-2]
     highest = functional.pad(x.abs().amax(-1), (0, -tokens % block)).unflatten(-1, (-1, block)).amax(-1)
-    scale = (highest / largest).clamp_min(_SMALLEST_SCALE)
+    scale: Tensor = (highest / largest).clamp_min(_SMALLEST_SCALE)
     return scale.repeat_interleave(block, -1)[..., :tokens].unsqueeze(-1)
 
 
@@ -79,8 +81,12 @@ class _Replaced(TorchFunctionMode):
         named = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
         if named.get("attn_mask") is not None or named.get("is_causal"):
             raise ValueError("quantised attention is for full attention without a mask")
-        self.counters[f"attention.{self.format} (emulated)"] += 1
+        self.counters[_effect(self.format)] += 1
         return quantised_attention(named["query"], named["key"], named["value"], self.format, scale=named.get("scale"))
+
+
+def _effect(format: AttentionFormat) -> str:
+    return f"attention.{format} (emulated)"
 
 
 class QuantisedProcessor:
@@ -113,8 +119,16 @@ class QuantisedProcessor:
         given = attn, hidden_states, encoder_hidden_states, attention_mask, image_rotary_emb
         if self.format == "float32":
             return self.inner(*given)
+        before = self.counters[_effect(self.format)]
         with _Replaced(self.format, self.counters):
-            return self.inner(*given)
+            made = self.inner(*given)
+        if self.counters[_effect(self.format)] == before:
+            raise InputInvalid(
+                f"attention in {self.format} had no effect: the kernel that was chosen does not go through torch's "
+                "product of attention; take the native one",
+                param="options.attention_precision",
+            )
+        return made
 
 
 class LoweredAttention:
@@ -127,7 +141,7 @@ class LoweredAttention:
             found = [module for module in block.modules() if hasattr(module, "processor")]
             self._processors[name] = [(module, self._wrap(module)) for module in found]
         self.layers = tuple(self._processors)
-        self._active: tuple[AttentionFormat, ...] = ("float32",) * len(self.layers)
+        self._active: tuple[str, ...] = ("float32",) * len(self.layers)
 
     def _wrap(self, module: Any) -> QuantisedProcessor:
         module.processor = QuantisedProcessor(module.processor, self.counters)

@@ -81,4 +81,4 @@ class PrecisionPlan:
 
 def even_edges(bands: int) -> tuple[float, ...]:
     """Edges of bands of equal length."""
-    return tuple(n / bands for n in range(bands)) + (1.0,)
+    return (*(n / bands for n in range(bands)), 1.0)

@@ -23,10 +23,11 @@ def enable_context_parallel(model: Any, *, ulysses: int = 1, ring: int = 1) -> N
     if ring > 1 and device.type == "cpu":
         raise ValueError("ring attention needs a kernel that gives the softmax's sum; on a CPU there is Ulysses alone")
     if type(model).__name__ == "CogVideoXTransformer3DModel":
-        model.set_attn_processor(_ContextAttention())
+        model.set_attn_processor(ContextAttention())
     if device.type == "cpu":
         _prepare_on_cpu(model)
-    model.enable_parallelism(config=ContextParallelConfig(ulysses_degree=ulysses, ring_degree=ring), cp_plan=plan)
+    config = ContextParallelConfig(ulysses_degree=ulysses, ring_degree=ring)  # type: ignore[no-untyped-call]
+    model.enable_parallelism(config=config, cp_plan=plan)
 
 
 def obstacle(config: Any, *, text: int, tokens: int, ranks: int) -> str | None:
@@ -73,7 +74,7 @@ def _prepare_on_cpu(model: Any) -> None:
         from diffusers import ParallelConfig
 
         inner = config
-        config = ParallelConfig(context_parallel_config=inner)
+        config = ParallelConfig(context_parallel_config=inner)  # type: ignore[no-untyped-call]
         mesh = dist.device_mesh.init_device_mesh("cpu", inner.mesh_shape, mesh_dim_names=inner.mesh_dim_names)
         config.setup(dist.get_rank(), dist.get_world_size(), torch.device("cpu"), mesh=mesh)
         model._parallel_config = config
@@ -82,7 +83,7 @@ def _prepare_on_cpu(model: Any) -> None:
     model._resolve_parallel_config = resolve
 
 
-class _ContextAttention:
+class ContextAttention:
     """CogVideoX's joint attention through the library's dispatch, which exchanges tokens for heads. (The class's own
     processor calls the product directly, so that a plan would leave each rank with its own tokens alone.)"""
 
@@ -107,10 +108,9 @@ class _ContextAttention:
         )
         query, key = _normed(attn.norm_q, query), _normed(attn.norm_k, key)
         if image_rotary_emb is not None:
+            turn: Any = apply_rotary_emb
             query, key = (
-                torch.cat(
-                    [x[:, :text], apply_rotary_emb(x[:, text:].transpose(1, 2), image_rotary_emb).transpose(1, 2)], 1
-                )
+                torch.cat([x[:, :text], turn(x[:, text:].transpose(1, 2), image_rotary_emb).transpose(1, 2)], dim=1)
                 for x in (query, key)
             )
         made = dispatch_attention_fn(

@@ -24,9 +24,8 @@ from vision_text.parallel.context import obstacle, tokens_of
 from vision_text.parallel.member import Membership, Mode, Part, serve
 from workers.errors import BackendDead, InputInvalid
 
-
 LOADING = 300.0
-"""Seconds: for starting processes, and for loading weights."""
+"""Seconds for starting the processes and loading the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,6 @@ class Group:
         self.config, self.ranks = config, len(members)
         self._members, self._timeout, self._folder = members, timeout, folder
         self._lock = threading.Lock()
-        self._loaded: set[Mode] = set()
 
     @classmethod
     def start(
@@ -62,26 +60,25 @@ class Group:
         threads: int = 1,
         timeout: float = 600,
     ) -> Group:
-        """Start the ranks for the transformer at `directory` and wait until they have met: seconds. Its weights are
-        loaded with the first call in a mode. `timeout` in seconds for a call, whose first in a mode and whose start may
-        take longer by `LOADING`. Raises BackendDead."""
+        """Start the ranks for the transformer at `directory` and wait until all have loaded it: seconds, `LOADING` at
+        most. `timeout` in seconds for a call. Raises BackendDead."""
         if ranks < 2:
             raise ValueError("a group is of two ranks or more")
         folder = tempfile.TemporaryDirectory(prefix="speechlane-group-")
-        spawn = multiprocessing.get_context("spawn")
+        context = _context()
         members: list[tuple[Any, Connection]] = []
         for rank in range(ranks):
-            ours, theirs = spawn.Pipe()
+            ours, theirs = context.Pipe()
             membership = Membership(
                 str(directory), rank, ranks, f"{folder.name}/meeting", device, dtype, threads, timeout + LOADING
             )
-            process = spawn.Process(target=serve, args=(membership, theirs), daemon=True, name=f"rank {rank}")
+            process = context.Process(target=serve, args=(membership, theirs), daemon=True, name=f"rank {rank}")
             process.start()
             theirs.close()
             members.append((process, ours))
         config = json.loads(Path(directory, "config.json").read_text("utf-8"))
         group = cls(config, members, timeout, folder)
-        group._answers("ready", timeout + LOADING)
+        group._answers("ready", LOADING)
         return group
 
     def evaluate(self, mode: Mode, **inputs: Any) -> Evaluated:
@@ -107,8 +104,7 @@ class Group:
                     pipe.send((mode, plain))
                 except OSError as error:
                     raise self._over(f"{process.name} is gone") from error
-            parts: list[Part] = self._answers("made", self._timeout + (0 if mode in self._loaded else LOADING))
-            self._loaded.add(mode)
+            parts: list[Part] = self._answers("made", self._timeout)
         sent = {name: sum(part.sent.get(name, 0) for part in parts) for name in parts[0].sent}
         made = torch.from_numpy(parts[0].made).to(first.device, first.dtype)
         return Evaluated(made, tuple(part.seconds for part in parts), sent, parts[0].calls)
@@ -157,6 +153,16 @@ class Group:
             if process.is_alive():
                 process.kill()
         self._folder.cleanup()
+
+
+def _context() -> Any:
+    """Processes that do not inherit this one's threads; where there is a fork server, the libraries, which take longer
+    than everything else, are imported once for all ranks."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["vision_text.parallel.preload"])
+    return context
 
 
 def _arrays(value: Any) -> Any:

@@ -19,6 +19,8 @@ import numpy as np
 Mode = Literal["guidance", "ulysses", "ring"]
 _TYPED = {"hidden_states", "encoder_hidden_states", "pooled_projections"}
 """Inputs in the model's own type; times and positions are more exact."""
+_BY_BRANCH = _TYPED | {"timestep", "guidance"}
+"""Inputs with a row for each branch; positions are the same for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,16 @@ def serve(membership: Membership, pipe: Connection) -> None:
             world_size=membership.ranks,
             timeout=timedelta(seconds=membership.timeout),
         )
-        models: dict[bool, Any] = {}
+        loaded = load_transformer(membership.directory).to(dtype=getattr(torch, membership.dtype))
+        if membership.device.startswith("cuda"):
+            loaded = loaded.to(f"cuda:{membership.rank}")
+        models: dict[bool, Any] = {}  # over the same weights
         pipe.send(("ready", None))
         while True:
             mode, inputs = pipe.recv()
             split = mode != "guidance"
             if split not in models:
-                models[split] = _model(membership, mode)
+                models[split] = _model(loaded, membership, mode)
             pipe.send(("made", _part(models[split], membership, mode, inputs)))
     except EOFError:
         pass
@@ -83,12 +88,7 @@ def serve(membership: Membership, pipe: Connection) -> None:
             dist.destroy_process_group()
 
 
-def _model(membership: Membership, mode: Mode) -> Any:
-    import torch
-
-    loaded = load_transformer(membership.directory).to(dtype=getattr(torch, membership.dtype))
-    if membership.device.startswith("cuda"):
-        loaded = loaded.to(f"cuda:{membership.rank}")
+def _model(loaded: Any, membership: Membership, mode: Mode) -> Any:
     model = steadied(loaded)
     if mode != "guidance":
         from vision_text.parallel.context import enable_context_parallel
@@ -113,7 +113,8 @@ def load_transformer(directory: str) -> Any:
     kind = getattr(diffusers, str(name), None)
     if not (isinstance(kind, type) and issubclass(kind, diffusers.ModelMixin)):
         raise ValueError(f"{Path(directory).name}: there is no model of the class {name!r}")
-    return kind.from_pretrained(directory, local_files_only=True).eval().requires_grad_(False)
+    load: Any = kind.from_pretrained
+    return load(directory, local_files_only=True).eval().requires_grad_(False)
 
 
 def _part(model: Any, membership: Membership, mode: Mode, inputs: Mapping[str, Any]) -> Part:
@@ -131,9 +132,9 @@ def _part(model: Any, membership: Membership, mode: Mode, inputs: Mapping[str, A
     begun = perf_counter()
     with torch.inference_mode(), traffic:
         if mode == "guidance":
-            own = {name: _branch(value, membership.rank) for name, value in given.items()}
+            own = {name: _branch(name, value, membership.rank) for name, value in given.items()}
             part = model(**own, return_dict=False)[0].contiguous()
-            whole = functional_collectives.all_gather_tensor(part, 0, dist.group.WORLD)
+            whole = functional_collectives.all_gather_tensor(part, 0, dist.distributed_c10d._get_default_group())
             whole = functional_collectives.wait_tensor(whole)
         else:
             whole = model(**given, return_dict=False)[0]
@@ -150,8 +151,6 @@ def _tensors(value: Any, device: Any) -> Any:
     return tuple(_tensors(one, device) for one in value) if isinstance(value, tuple) else value
 
 
-def _branch(value: Any, rank: int) -> Any:
-    """The rank's own of what has a row for each branch; positions are the same for all."""
-    import torch
-
-    return value[rank : rank + 1] if isinstance(value, torch.Tensor) and value.dim() and len(value) > rank else value
+def _branch(name: str, value: Any, rank: int) -> Any:
+    """The rank's own of what has a row for each branch."""
+    return value[rank : rank + 1] if name in _BY_BRANCH and value is not None else value

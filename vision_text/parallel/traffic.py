@@ -23,7 +23,7 @@ class Traffic(TorchDispatchMode):
     """
 
     def __init__(self, ranks: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ranks = ranks
         self.sent: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()

@@ -56,6 +56,11 @@ class FilmBackend(DenoiseBackend):
             raise InputInvalid(
                 "parallel spreads a clip over two devices; this machine has one", param="options.parallel"
             )
+        if kind == "cuda" and device not in ("cuda", "cuda:0"):
+            raise InputInvalid(
+                "parallel takes the machine's devices from the first on; start the model on the first alone",
+                param="options.parallel",
+            )
         threads = max(1, torch.get_num_threads() // 2)
         directory = self.found.directory / "transformer"
         dtype = "float32" if kind == "cpu" else "bfloat16"
@@ -72,7 +77,7 @@ class FilmBackend(DenoiseBackend):
         # The ranks hold the model as it is: what changes its modules or remembers from step to step is not there.
         if options.tree != Options().tree:
             raise InputInvalid(
-                f"parallel {options.parallel} goes with neither step_cache, precision, attention, fused_norm nor compile",
+                f"parallel {options.parallel} goes with no step_cache, precision, attention, fused_norm or compile",
                 param="options.parallel",
             )
         if options.parallel == "guidance" and options.branches != "together":

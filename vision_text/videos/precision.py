@@ -1,4 +1,4 @@
-"""The plan of precisions for a model that draws: scanned over steps and blocks, on clips (or pictures) as they come out.
+"""The plan of precisions for a model that draws: scanned over steps and blocks, on clips as they come out.
 
 python -m vision_text.videos.precision MODEL [--low mxfp8] [--floor 30] [--bands 4] --prompt TEXT
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -90,8 +91,7 @@ def main() -> None:
         for n, prompt in enumerate(given.prompt)
     ]  # fmt: skip
     sensitivity, chosen = find_plan(backend, asked, cast(Format, given.low), bands=given.bands, floor_db=given.floor)
-    print(table(sensitivity, chosen))
-    print(json.dumps(chosen.as_dict()))
+    sys.stdout.write(f"{table(sensitivity, chosen)}\n{json.dumps(chosen.as_dict())}\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,8 +144,8 @@ def table(shares: Sequence[Share]) -> str:
     """For a terminal."""
     rows = ["frames x height x width   tokens   step s   product   attention"]
     rows += [
-        f"{f'{one.frames} x {one.height} x {one.width}':>23}  {one.tokens:>7,}  {one.seconds:>7.4f}  {one.product:>8.0%}"
-        f"  {one.attention:>10.0%}"
+        f"{f'{one.frames} x {one.height} x {one.width}':>23}  {one.tokens:>7,}  {one.seconds:>7.4f}  "
+        f"{one.product:>8.0%}  {one.attention:>10.0%}"
         for one in shares
     ]
     return "\n".join(rows)
@@ -166,7 +167,7 @@ def main() -> None:
     _, pipeline = read_pipeline(given.model, allow_download=given.download)
     model = pipeline.transformer.to(given.device).eval()
     sizes = [tuple(map(int, size.split("x"))) for size in given.sizes.split(",")]
-    print(table([share_of_attention(model, *size) for size in sizes]))
+    sys.stdout.write(table([share_of_attention(model, *size) for size in sizes]) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from vision_text.numerics.attention import LoweredAttention, quantised_attention
 from vision_text.numerics.formats import Format
 from vision_text.numerics.linear import Lowering
 from vision_text.numerics.plan import PrecisionPlan
+from workers.errors import InputInvalid
 
 CLASSES = [(small.cogvideox, small.inputs), (small.flux, small.flux_inputs)]
 
@@ -67,7 +68,7 @@ def test_low_bits_are_worse_than_high_and_real_int8_is_what_was_emulated() -> No
 
 @pytest.mark.parametrize("format", ["int8", "fp8", "mxfp8", "int4"])
 def test_an_item_in_low_precision_does_not_see_its_batch(format: Format) -> None:
-    """The blocks' own products differ by an ulp with the number of rows; scales over a batch would differ by percents."""
+    """Products differ by an ulp with the number of rows; a scale over the batch would make them differ by percents."""
     model, given = small.cogvideox(), small.inputs()
     lowering, attention = Lowering(model), LoweredAttention(model)
     lowering.use([format, format])
@@ -91,6 +92,15 @@ def test_attention_of_one_model_and_of_no_other(build: Callable[[], Any], inputs
     assert torch.equal(run(other, given), exact)
     attention.close()
     assert torch.equal(run(model, given), exact)
+
+
+def test_a_kernel_that_quantisation_does_not_reach_is_an_error_and_not_a_silence() -> None:
+    model = small.flux()
+    model.transformer_blocks[0].attn.processor._attention_backend = "flex"
+    attention = LoweredAttention(model)
+    attention.use(["int8", "float32", "float32"])
+    with pytest.raises(InputInvalid, match="had no effect"):
+        run(model, small.flux_inputs())
 
 
 def test_keys_lose_their_mean_before_they_are_rounded() -> None:
@@ -122,7 +132,13 @@ def test_a_plan_says_the_same_at_another_number_of_steps() -> None:
     assert plan.shares() == {"float32": 0.75, "int8": 0.25}
     assert PrecisionPlan.from_dict(plan.as_dict()) == plan
     assert len({plan, PrecisionPlan.from_dict(plan.as_dict())}) == 1
-    for broken in ({}, {"layers": ["a"], "edges": [0, 1], "formats": [["fp9"]]}, {"layers": ["a"], "edges": [0, 0.5],
-                   "formats": [["int8"]]}, {"layers": ["a"], "edges": [0, 1], "formats": [["int8", "int8"]]}):  # fmt: skip
+    whole = {"layers": ["a"], "edges": [0, 1], "formats": [["int8"]]}
+    for broken in (
+        {},
+        whole | {"formats": [["fp9"]]},
+        whole | {"edges": [0, 0.5]},
+        whole | {"edges": 1},
+        whole | {"formats": [["int8", "int8"]]},
+    ):
         with pytest.raises(ValueError, match=r"precision"):
             PrecisionPlan.from_dict(broken)

@@ -18,7 +18,7 @@ from tests.vision_text.numerics import small
 from tests.vision_text.videos import untrained
 from vision_text.denoise.loading import read_pipeline
 from vision_text.denoise.request import Asked, Made
-from vision_text.parallel.context import enable_context_parallel, obstacle, tokens_of
+from vision_text.parallel.context import ContextAttention, enable_context_parallel, obstacle, tokens_of
 from vision_text.parallel.group import Group
 from vision_text.parallel.member import load_transformer, steadied
 from vision_text.scenes.clips import FRAMES, SIZE
@@ -159,6 +159,17 @@ def test_a_rank_that_dies_ends_the_group_and_not_the_clip(backend: FilmBackend, 
     with pytest.raises(BackendDead, match=r"the group of 2 ranks is over"):
         group.evaluate("guidance", **inputs())
     group.close()
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_attention_that_can_be_split_is_the_class_s_own_where_it_is_not(rotary: bool) -> None:
+    model, given = small.cogvideox(), small.inputs()
+    if rotary:
+        angles = torch.rand(8 * 16, 24, generator=torch.Generator().manual_seed(2))
+        given["image_rotary_emb"] = angles.cos(), angles.sin()
+    own = alone(model, given)
+    model.set_attn_processor(ContextAttention())
+    assert torch.allclose(alone(model, given), own, atol=2e-6, rtol=0)
 
 
 def test_only_models_are_loaded(tmp_path: Path) -> None:
