@@ -21,6 +21,7 @@ from gateway.cli import (
     search,
     serve,
     transcribe,
+    tune,
     voices,
     worker,
 )
@@ -66,5 +67,6 @@ app.command(name="imagine", help=imagine.HELP, short_help="Pictures out of a tex
 app.command(name="film", help=film.HELP, short_help="A clip out of a text.")(film.command)
 app.command(name="say", help=say.HELP, short_help="Speak a text, here or at a service.")(say.command)
 app.command(name="voices", help=voices.HELP, short_help="The voices there are.")(voices.command)
+app.command(name="tune", help=tune.HELP, short_help="Try a model's options on this machine.")(tune.command)
 app.command(name="models", help=models.HELP, short_help="The models that Speechlane knows.")(models.command)
 app.command(name="doctor", help=doctor.HELP, short_help="Check this machine, say how to mend it.")(doctor.command)

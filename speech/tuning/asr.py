@@ -145,9 +145,7 @@ class WhisperSubject:
             folder = self._found.directory if name == self.name else resolve(name).directory
             encoder, _, decoder = precision.partition("/")
             whole = frozenset() if frozen else frozenset({"en"})
-            made = WhisperBackend(
-                name, weights.load(folder), folder, Precision(encoder, decoder), probes, whole
-            )
+            made = WhisperBackend(name, weights.load(folder), folder, Precision(encoder, decoder), probes, whole)
             made.load("cpu")
             count_calls(made, (Plain, Cast, Int8), self._counts)
             self._backends[key] = made

@@ -70,7 +70,9 @@ class VoiceSubject:
             outputs.append(sound)
         return Run(outputs, np.array(seconds), self._counts.copy())
 
-    def score(self, reference: Sequence[Sound], candidate: Sequence[Sound], items: Sequence[str]) -> Mapping[str, Floats]:  # fmt: skip
+    def score(
+        self, reference: Sequence[Sound], candidate: Sequence[Sound], items: Sequence[str]
+    ) -> Mapping[str, Floats]:
         pairs = list(zip(reference, candidate, strict=True))
         return {
             "likeness": np.array([likeness(a, b) for a, b in pairs]),

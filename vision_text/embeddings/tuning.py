@@ -70,7 +70,9 @@ class EmbeddingSubject:
         held = np.array([vector.nbytes for vector in outputs], np.float64)
         return Run(outputs, np.array(seconds), self._counts.copy(), held)
 
-    def score(self, reference: Sequence[Vector], candidate: Sequence[Vector], items: Sequence[str]) -> Mapping[str, Floats]:  # fmt: skip
+    def score(
+        self, reference: Sequence[Vector], candidate: Sequence[Vector], items: Sequence[str]
+    ) -> Mapping[str, Floats]:
         """Nearness of every text to all others: its order must stay, and for whole vectors their direction."""
         exact, found = _directions(reference), _directions(candidate)
         near, theirs = exact @ exact.T, found @ found.T

@@ -20,6 +20,7 @@ from vision_text.scenes import clips, pictures
 from vision_text.tuning import likeness
 from vision_text.tuning.identity import identity_of
 from vision_text.tuning.likeness import Frames
+from vision_text.tuning.operations import operations
 from vision_text.videos.filmer import Filmer
 from workers.device import Device
 from workers.errors import InputInvalid
@@ -44,7 +45,7 @@ class DrawingSubject:
     """`prompts` in place of scenes, for models that know more than the small ones. `steps` and `side`: of the trial,
     where not the model's own."""
 
-    modality: ClassVar[str]
+    modality: str
     facade: ClassVar[type[Drawer]]
 
     def __init__(
@@ -108,7 +109,13 @@ class DrawingSubject:
             self._plain = float(np.median(seconds))
         return Run(outputs, np.array(seconds), _since(before, self.backend.counters))
 
-    def score(self, reference: Sequence[Frames], candidate: Sequence[Frames], items: Sequence[Wish]) -> Mapping[str, Floats]:  # fmt: skip
+    def probe(self, settings: Settings, item: Wish) -> Counter[str]:
+        """Torch's own operations, for kernels and norms that are no modules."""
+        return operations(lambda: self.backend.run(self.asked(item, settings, steps=2)))
+
+    def score(
+        self, reference: Sequence[Frames], candidate: Sequence[Frames], items: Sequence[Wish]
+    ) -> Mapping[str, Floats]:
         pairs = list(zip(reference, candidate, strict=True))
         found = {name: np.array([measure(a, b) for a, b in pairs]) for name, measure in self.measures().items()}
         if items and items[0].scene is not None:

@@ -28,7 +28,8 @@ def identity_of(name: str, device: str, *, steps: int = 0, size: str = "own", fr
 
 def same_model(identity: Mapping[str, str], name: str, device: str) -> dict[str, str]:
     """The identity as it is now of a model that was tuned with these steps, size and frames."""
-    steps, frames = (int(value) if (value := identity.get(key, "own")).isdecimal() else 0 for key in ("steps", "frames"))  # fmt: skip
+    numbers = {key: identity.get(key, "own") for key in ("steps", "frames")}
+    steps, frames = (int(value) if value.isdecimal() else 0 for value in numbers.values())
     return identity_of(name, device, steps=steps, size=identity.get("resolution", "own"), frames=frames)
 
 

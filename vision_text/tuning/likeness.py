@@ -52,7 +52,8 @@ def _ssim(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     from skimage.metrics import structural_similarity
 
     side = min(7, a.shape[0] - (a.shape[0] + 1) % 2, a.shape[1] - (a.shape[1] + 1) % 2)
-    found: Any = structural_similarity(a, b, channel_axis=2, data_range=255, win_size=side)
+    compare: Any = structural_similarity
+    found: Any = compare(a, b, channel_axis=2, data_range=255, win_size=side)
     return float(found)
 
 
@@ -60,7 +61,8 @@ def _half(frames: Frames) -> Frames:
     high, wide = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
     cut = frames[:, :high, :wide].astype(np.float64)
     shrunk = cut.reshape(len(cut), high // 2, 2, wide // 2, 2, 3).mean(axis=(2, 4))
-    return np.rint(shrunk).astype(np.uint8)
+    halved: Frames = np.rint(shrunk).astype(np.uint8)
+    return halved
 
 
 def _flicker(frames: Frames) -> float:

@@ -82,7 +82,7 @@ class SeeingSubject:
 
     def items(self, n: int, seed: int) -> Sequence[Asking]:
         rng = np.random.default_rng(seed)
-        found = []
+        found: list[Asking] = []
         while len(found) < n:
             grid, other = (grids.random_grid(rng, held_out=True) for _ in range(2))
             about = grids.ask(rng, grids.questions(grid), 2)
@@ -92,7 +92,9 @@ class SeeingSubject:
 
     def run(self, settings: Settings, items: Sequence[Asking]) -> Run:
         before = self.seer.counters.copy()
-        outputs, seconds, held = [], [], []
+        outputs: list[Said] = []
+        seconds: list[float] = []
+        held: list[float] = []
         for item in items:
             self.seer.forget()
             began = time.perf_counter()
@@ -106,7 +108,9 @@ class SeeingSubject:
         effect = Counter({name: now[name] - before[name] for name in now if now[name] != before[name]})
         return Run(outputs, np.array(seconds), effect, np.array(held))
 
-    def score(self, reference: Sequence[Said], candidate: Sequence[Said], items: Sequence[Asking]) -> Mapping[str, Floats]:  # fmt: skip
+    def score(
+        self, reference: Sequence[Said], candidate: Sequence[Said], items: Sequence[Asking]
+    ) -> Mapping[str, Floats]:
         right = [
             np.mean([text == question.answer for text, question in zip(said.texts, item.questions, strict=True)])
             for said, item in zip(candidate, items, strict=True)
@@ -154,10 +158,19 @@ class SeeingSubject:
 
     def _asked(self, shown: NDArray[np.uint8], item: Asking, n: int, settings: Settings) -> ChatAsked:
         turn = Turn("user", (Picture(shown), item.questions[n].text))
-        return ChatAsked((turn,), LONGEST, options=dict(settings))
+        return ChatAsked((turn,), LONGEST, options=seeing_options(settings))
 
     async def _answer(self, asked: ChatAsked) -> Answered:
         async for output in self.seer.answer(asked):
             if isinstance(output, Answered):
                 return output
         raise RuntimeError("an answer without an end")
+
+
+def seeing_options(settings: Settings) -> dict[str, object]:
+    """As the model takes them: a budget that JSON has as its fields is a budget."""
+    found = dict(settings)
+    budget = found.get("visual_budget")
+    if isinstance(budget, Mapping):
+        found["visual_budget"] = VisualBudget(**budget)
+    return found

@@ -80,6 +80,14 @@ class Subject(Protocol):
 
 
 @runtime_checkable
+class Probing(Protocol):
+    """A subject that can tell which operations run, beneath all modules: for options that change none of those."""
+
+    def probe(self, settings: Settings, item: Any) -> Counter[str]:
+        """How often each ran for one item. Slow, and apart from all that is timed."""
+
+
+@runtime_checkable
 class Showing(Protocol):
     """A subject whose outputs can be looked at."""
 

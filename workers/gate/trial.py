@@ -14,7 +14,7 @@ from workers.gate.effect import effect
 from workers.gate.evidence import Evidence, Measured, Verdict
 from workers.gate.rounds import Interleaved, timed
 from workers.gate.statistics import finite, paired, worst
-from workers.gate.subject import Floats, Settings, Subject, canonical, label
+from workers.gate.subject import Floats, Probing, Settings, Subject, canonical, label
 from workers.gate.thresholds import Measure, Thresholds, thresholds
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ class Gate:
         rounds = timed(self.subject, [{}, settings], self._items, self.bars, self.seed)
         reference, candidate = rounds.laps
         shown = effect(reference.effect, candidate.effect)
+        if not shown.shown and isinstance(self.subject, Probing):
+            item = self._items[0]
+            shown = effect(self.subject.probe({}, item), self.subject.probe(settings, item))
         speed = rounds.ratio(candidate, seed=self.seed)
         record = replace(record, effect=dict(shown.changed), speed=speed.as_dict(), bytes=rounds.bytes_ratio(candidate))
         if not shown.shown:
