@@ -37,17 +37,22 @@ async def chat_handler(request: web.Request) -> web.StreamResponse:
     vision, identity = service.vision, request[IDENTITY]
     try:
         vision.chat.resolve(None)  # a service without them says so before it reads the body
-        with service.receiving(), vision.chatting.hold(identity.name):
+        with service.receiving(), vision.chatting.hold(identity.name), vision.in_hand.claim() as claim:
             async with cancelled_when_gone(request):
                 most = vision.limits.file_bytes // 3 * 4 + TEXT_BYTES
-                body = await read_object(request, most, "send fewer or smaller pictures in a request")
-                asked = checked(ChatRequest, body)
-                said = turns(asked.messages)
-                del body  # with all the files in it
+                asked = checked(
+                    ChatRequest, await read_object(request, most, "send fewer or smaller pictures in a request", claim)
+                )
+                body = claim.size
                 model = vision.chat.resolve(asked.model)
                 seer = await vision.chat.get(asked.model)
                 vision.check(seer, model, "chat", asked.options)
-                wanted = await seen(asked_of(asked, identity.owner or identity.name), said, vision.opener, seer)
+                said = turns(asked.messages)
+                wanted = await seen(asked_of(asked, identity.owner or identity.name), said, vision.opener, seer, claim)
+                # The pixels are held until the answer has been given, the files are not.
+                asked.messages.clear()
+                del said
+                claim.drop(body)
                 # Closing it is what cancels.
                 async with aclosing(cast("Answer", seer.answer(wanted, lane=LANES[asked.lane]))) as answer:
                     if asked.stream:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gateway.chat.messages import LOW_PIXELS, AskedTurn, ClipAt, PictureAt
 from gateway.speak.fields import FieldInvalid
+from gateway.vision.in_hand import Claim
 from gateway.vision.media import Opener
 from vision_text.media import ClipSource
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from vision_text.vlm.request import ChatAsked, Clip, Picture, Planned, Turn
     from vision_text.vlm.seer import Seer
 
+KEPT_PIXELS = 1_000_000
+"""Of a picture or frame, at least, where it has them."""
+_BYTES = 3
 ROLES = {"developer": "system"}
 """Roles that models know under another name."""
 
@@ -53,8 +57,9 @@ class _Slides:
 _Measured = str | _Still | _Moving | _Slides
 
 
-async def seen(asked: ChatAsked, turns: Sequence[AskedTurn], opener: Opener, seer: Seer) -> ChatAsked:
-    """`asked` with the turns of the request. Raises InputInvalid and InputTooLarge, which name the part."""
+async def seen(asked: ChatAsked, turns: Sequence[AskedTurn], opener: Opener, seer: Seer, claim: Claim) -> ChatAsked:
+    """`asked` with the turns of the request; `claim` holds their pixels. Raises InputInvalid and InputTooLarge, which
+    name the part, and Overloaded."""
     from vision_text.vlm.request import Turn, Unopened
 
     measured = [[await _measured(part, opener) for part in turn.parts] for turn in turns]
@@ -78,7 +83,9 @@ async def seen(asked: ChatAsked, turns: Sequence[AskedTurn], opener: Opener, see
     planned = iter(plan.media)
     made: list[Turn] = []
     for role, parts in zip(roles, measured, strict=True):
-        opened = [part if isinstance(part, str) else await _opened(part, next(planned), opener) for part in parts]
+        opened = [
+            part if isinstance(part, str) else await _opened(part, next(planned), opener, claim) for part in parts
+        ]
         made.append(Turn(role, tuple(opened)))
     return replace(asked, messages=tuple(made))
 
@@ -112,17 +119,22 @@ async def _still(url: str, name: str, most: int | None, opener: Opener) -> _Stil
     return _Still(data, name, most, width, height)
 
 
-async def _opened(part: _Still | _Moving | _Slides, planned: Planned, opener: Opener) -> Picture | Clip:
+async def _opened(part: _Still | _Moving | _Slides, planned: Planned, opener: Opener, claim: Claim) -> Picture | Clip:
     from vision_text.vlm.request import Clip, Picture
 
+    # More than the model makes of it itself, but not all that a camera has: what is kept is held until it is answered.
+    most = max(KEPT_PIXELS, 4 * max(planned.width, planned.height) ** 2)
     if isinstance(part, _Still):
-        return Picture(await opener.picture(part.data, part.name, part.most))
+        claim.add(_BYTES * min(part.width * part.height, part.most or most, most))
+        return Picture(await opener.picture(part.data, part.name, min(part.most or most, most)))
     if isinstance(part, _Moving):
-        # As small as the model wants them, but not smaller than that for a frame that was turned.
-        plan, frames = await opener.frames(part.source, planned.times, 4 * max(planned.width, planned.height) ** 2)
+        info = part.source.info
+        claim.add(_BYTES * len(planned.times) * min(info.width * info.height, most))
+        plan, frames = await opener.frames(part.source, planned.times, most)
         return Clip(frames, plan.fps, plan.times)
     last = len(part.stills) - 1
     chosen = sorted({min(last, max(0, round(time * part.fps))) for time in planned.times}) or [0]
+    claim.add(_BYTES * len(chosen) * part.stills[0].width * part.stills[0].height)
     pictures = [await opener.picture(part.stills[n].data, part.stills[n].name) for n in chosen]
     frames = await asyncio.to_thread(np.stack, pictures)
     return Clip(frames, part.fps * len(chosen) / len(part.stills), tuple(n / part.fps for n in chosen))

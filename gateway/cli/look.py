@@ -127,6 +127,7 @@ async def _here(body: dict[str, Any], model: str, download: bool) -> Any:
     from gateway.chat.seen import seen
     from gateway.chat.views import Completion
     from gateway.speak.request import checked
+    from gateway.vision.in_hand import Claim, InHand
     from gateway.vision.media import AT_ONCE, Opener
     from gateway.vision.remote import PictureHosts
     from vision_text.media import MediaLimits
@@ -136,7 +137,7 @@ async def _here(body: dict[str, Any], model: str, download: bool) -> Any:
     said = turns(asked.messages)
     opener = Opener(MediaLimits(clip_seconds=7200.0), PictureHosts(()), asyncio.Semaphore(AT_ONCE))
     async with drawing.opened(_facade, model, download=download) as seer:
-        wanted = await seen(asked_of(asked, ""), said, opener, seer)
+        wanted = await seen(asked_of(asked, ""), said, opener, seer, Claim(InHand(1 << 33)))
         async with aclosing(seer.answer(wanted)) as answer:
             found = [part async for part in answer if isinstance(part, Answered)]
     return Completion(model).whole(found[0])

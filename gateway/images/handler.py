@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
@@ -71,7 +71,7 @@ class Drawing:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(n)) for n in range(len(self._wanted))]
-        except* ServingError as errors:
+        except BaseExceptionGroup as errors:
             raise _first(errors) from None
         return [task.result() for task in tasks]
 
@@ -98,7 +98,7 @@ class Drawing:
             while (part := await queue.get()) is not None:
                 yield part
             await task
-        except* ServingError as errors:
+        except BaseExceptionGroup as errors:
             raise _first(errors) from None
         finally:
             task.cancel()
@@ -126,17 +126,19 @@ class Drawing:
             raise on_the_wire(error) from None
 
 
-def _first(errors: BaseExceptionGroup[ServingError]) -> ServingError:
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Of several the one that says most: what is wrong with the request."""
-    found = [error for error in _flat(errors) if not isinstance(error, Cancelled)] or _flat(errors)
-    return min(found, key=lambda error: error.status)
+    flat = list(_flat(errors))
+    said = [error for error in flat if isinstance(error, ServingError) and not isinstance(error, Cancelled)]
+    return min(said, key=lambda error: error.status) if said else flat[0]
 
 
-def _flat(errors: BaseExceptionGroup[ServingError]) -> list[ServingError]:
-    flat: list[ServingError] = []
+def _flat(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in errors.exceptions:
-        flat += _flat(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return flat
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error
 
 
 def _file(pixels: object, asked: ImageRequest) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gateway.batch.places import Places, share
 from gateway.settings import Settings
+from gateway.vision.in_hand import InHand
 from gateway.vision.media import AT_ONCE, Opener
 from gateway.vision.remote import PictureHosts
 from gateway.vision.room import Engines, Kind, Room
@@ -41,6 +42,8 @@ VIDEOS = Kind(
     ("sora-2", "sora-2-pro"),
 )
 CHATS_AT_ONCE, IMAGES_AT_ONCE = 64, 16
+IN_HAND_BYTES = 512 * 1024 * 1024
+"""Of bodies and pixels of all chats together."""
 BUSY_RETRY = 5.0
 
 Rooms: TypeAlias = "tuple[Room[Seer], Room[Painter], Room[Filmer]]"
@@ -61,6 +64,9 @@ class Gate(Protocol):
     def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
         """Whether a request may have these. Cheap."""
 
+    def watched(self, kind: str, name: str, model: Any) -> Any:
+        """The model as requests get it: the same, or one that looks at what it makes."""
+
 
 class NothingProven:
     """Of a service whose models were never tuned."""
@@ -71,10 +77,13 @@ class NothingProven:
     def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
         return False
 
+    def watched(self, kind: str, name: str, model: Any) -> Any:
+        return model
+
 
 class Vision:
-    """`chat`, `images` and `videos` are the models, `chatting` and `drawing` the places for requests. `gate`
-    knows which of their options are proven."""
+    """`chat`, `images` and `videos` are the models, `chatting` and `drawing` the places for requests, `in_hand` what
+    chats hold. `gate` knows which of their options are proven."""
 
     def __init__(self, settings: Settings) -> None:
         self._now, self._unproven = settings.vision_load == "start", settings.unproven_options
@@ -86,9 +95,15 @@ class Vision:
         )
         self.opener = Opener(self.limits, PictureHosts(settings.picture_hosts), asyncio.Semaphore(AT_ONCE))
         download = settings.download
-        self.chat: Room[Seer] = Room(CHAT, settings.chat_models, download=download, options=self._options)
-        self.images: Room[Painter] = Room(IMAGES, settings.image_models, download=download, options=self._options)
-        self.videos: Room[Filmer] = Room(VIDEOS, settings.video_models, download=download, options=self._options)
+        options, watched = self._options, self._watched
+        self.chat: Room[Seer] = Room(CHAT, settings.chat_models, download=download, options=options, watched=watched)
+        self.images: Room[Painter] = Room(
+            IMAGES, settings.image_models, download=download, options=options, watched=watched
+        )
+        self.videos: Room[Filmer] = Room(
+            VIDEOS, settings.video_models, download=download, options=options, watched=watched
+        )
+        self.in_hand = InHand(IN_HAND_BYTES)
         keys = settings.key_count()
         self.chatting = Places(CHATS_AT_ONCE, share(CHATS_AT_ONCE, keys), "chats are being answered", BUSY_RETRY)
         self.drawing = Places(IMAGES_AT_ONCE, share(IMAGES_AT_ONCE, keys), "images are being made", BUSY_RETRY)
@@ -109,6 +124,9 @@ class Vision:
 
     def _options(self, kind: str, name: str) -> Mapping[str, object]:
         return self.gate.options(kind, name)
+
+    def _watched(self, kind: str, name: str, model: Any) -> Any:
+        return self.gate.watched(kind, name, model)
 
     async def run(self, engine: Engines) -> None:
         """Load behind the engine what is to be loaded at the start; then until cancelled."""

@@ -50,6 +50,7 @@ class Facade(Protocol):
 Model = TypeVar("Model", bound=Facade)
 Engines = Callable[[], Awaitable["Engine | None"]]
 Options = Callable[[str, str], Mapping[str, object]]
+Watch = Callable[[str, str, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,12 @@ class Kind:
 
 
 class Room(Generic[Model]):
-    """The models of a kind, of which the first is the default. `options` says with what a model is started."""
+    """The models of a kind, of which the first is the default. `options` says with what a model is started, `watched`
+    what stands in its place once it is."""
 
-    def __init__(self, kind: Kind, names: Sequence[str], *, download: bool, options: Options) -> None:
+    def __init__(self, kind: Kind, names: Sequence[str], *, download: bool, options: Options, watched: Watch) -> None:
         self.kind, self.names = kind, tuple(names)
-        self._download, self._options = download, options
+        self._download, self._options, self._watched = download, options, watched
         self._engine: Engines | None = None
         self._loading: dict[str, asyncio.Task[Model]] = {}
         self._failed: dict[str, float] = {}
@@ -164,6 +166,6 @@ class Room(Generic[Model]):
             log.error("the model %s could not be loaded: %s", name, error, exc_info=None if foreseen else error)
             raise BackendDead(f"The model {name!r} could not be loaded; the log of the service says why.") from error
         self._failed.pop(name, None)
-        self._models[name] = model
+        self._models[name] = self._watched(self.kind.name, name, model)
         log.info("%s is ready for %s after %.1f s", name, self.kind.name, time.monotonic() - began)
-        return model
+        return self._models[name]

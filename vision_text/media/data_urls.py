@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from workers.errors import InputInvalid, InputTooLarge
 
 SCHEME = "data:"
-_PIECE = 1 << 20
+_PIECE = 1 << 18
 
 
 def data_url(url: str, most_bytes: int, name: str) -> bytes:

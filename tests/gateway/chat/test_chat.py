@@ -22,6 +22,8 @@ from PIL import Image
 
 from gateway.chat.messages import turns
 from gateway.keys.identity import LOCAL
+from gateway.speak.fields import FieldInvalid
+from gateway.vision.body import parsed
 from gateway.vision.remote import PictureHosts
 from tests.gateway.seeing import Seeing, as_url, seeing
 from vision_text.media import clip_file
@@ -300,6 +302,37 @@ def test_it_is_counted(service: Seeing) -> None:
     figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("speechlane_chat"))
     assert float(figures['speechlane_chat_tokens_total{kind="visual"}']) > 0
     assert float(figures["speechlane_chat_first_token_seconds_count"]) > 0
+
+
+def test_bytes_in_hand_are_bounded(service: Seeing) -> None:
+    whole = service.service.vision.in_hand
+    assert whole.taken == 0
+    most, whole.most = whole.most, 50_000
+    try:
+        noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)
+        status, answer = service.ask("POST", CHAT, asked("What is there?", image(as_url(Image.fromarray(noise)))))
+        assert (status, answer["error"]["code"]) == (429, "overloaded")
+        assert service.ask("POST", CHAT, asked("What is there?", image(SEEN)))[0] == 200
+    finally:
+        whole.most = most
+    assert whole.taken == 0
+
+
+def test_files_are_taken_out_of_a_body_before_it_is_parsed() -> None:
+    long = "data:image/png;base64," + "A" * 100_000
+    body = {"a": [long, {"b": long + "B"}], "c": 'say "data:' + "x" * 70_000 + '"', long: "data:short", "d": None}
+    assert parsed(json.dumps(body).encode()) == {name: value for name, value in body.items() if value is not None}
+    escaped = {"a": "data:" + "\u00e4\n" * 10_000}
+    assert parsed(json.dumps(escaped).encode()) == escaped
+    spaced = f'{{ "a" : "{long}" , "b":"x\\\\"}}'.encode()
+    assert parsed(spaced) == {"a": long, "b": "x\\"}
+    for wrong in (
+        b'{"a": "data:' + b"A" * 100_000,
+        b'{"a": "x""data:' + b"A" * 100_000 + b'"}',
+        b'"data:' + b"A" * 99_999 + b'"',
+    ):
+        with pytest.raises(FieldInvalid):
+            parsed(wrong)
 
 
 class Elsewhere(BaseHTTPRequestHandler):
