@@ -18,6 +18,12 @@ def picture(seed: int) -> Picture:
     return Picture(grids.draw(grids.random_grid(np.random.default_rng(seed), held_out=True)))
 
 
+def crowded() -> Picture:
+    """With so many objects that telling them takes many words."""
+    rng = np.random.default_rng(0)
+    return Picture(grids.draw(next(grid for _ in range(100) if len((grid := grids.random_grid(rng)).objects) >= 4)))
+
+
 def clip(seed: int, frames: int = 3) -> Clip:
     return Clip(grids.draw_clip(grids.random_clip(np.random.default_rng(seed)), frames), 1.0)
 
