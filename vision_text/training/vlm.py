@@ -85,8 +85,8 @@ def answers(model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
 
 LAYOUTS: tuple[tuple[int, int, bool, float], ...] = (
     # pixels, pictures, whether they are frames of a clip, how often
-    (36, 1, False, 24),
-    (72, 1, False, 34),
+    (36, 1, False, 30),
+    (72, 1, False, 48),
     (48, 1, False, 6),
     (24, 1, False, 6),
     (12, 1, False, 3),
@@ -99,7 +99,7 @@ LAYOUTS: tuple[tuple[int, int, bool, float], ...] = (
     (72, 2, True, 3),
 )
 RECITALS = 400
-"""Steps of reciting before the first conversation; a seventh of the later ones recite as well."""
+"""Steps of reciting before the first conversation; a third of the later ones recite as well."""
 EARLY = 1000
 """Steps until which pictures are mostly shown alone, at 36 and 72 pixels."""
 CONVERSATIONS, TURNS = 24, 8
@@ -112,9 +112,9 @@ def lessons(step: int, seed: int, writer: Writer) -> dict[str, Tensor]:
     if step < EARLY:
         shares[:2] *= 8
     size, pictures, clip, _ = LAYOUTS[int(rng.choice(len(LAYOUTS), p=shares / shares.sum()))]
-    if step < RECITALS or (pictures == 1 and rng.random() < 1 / 7):
+    if step < RECITALS or (pictures == 1 and rng.random() < 0.35):
         size = size if pictures == 1 else 36
-        inputs = recital([random_grid(rng, held_out=False) for _ in range(32)], rng, writer, size)
+        inputs = recital([random_grid(rng, held_out=False) for _ in range(40)], rng, writer, size)
     else:
         teacher = Teacher(writer, size, pictures, rng, held_out=False)
         teach = teacher.of_clip if clip else teacher.of_pictures
@@ -166,7 +166,7 @@ def train(out: Path, *, steps: int, seeing: int, decay: int, seed: int) -> Any:
     """Takes up again what `out` holds. The rate of learning falls to nothing over the last `decay` steps."""
     torch.manual_seed(seed)
     model, writer = new_model(), Writer(tokenizer())
-    optimiser = Muon(model)
+    optimiser = Muon(model, slow=("vision_model", "connector"))
     kept, first = out / "kept.pt", 0
     if kept.exists():
         state = torch.load(kept, weights_only=True)
@@ -184,7 +184,7 @@ def train(out: Path, *, steps: int, seeing: int, decay: int, seed: int) -> Any:
         losses.append(loss.item())
         if step % 25 == 24:
             say(f"step {step + 1}: loss {np.mean(losses[-25:]):.3f}, {(time.monotonic() - began) / len(losses):.2f} s")
-        if step % 200 == 199 or step == steps - 1:
+        if step % 100 == 99 or step == steps - 1:
             for size in (72, 36):
                 say(f"  {size} px: {summary(score(model, writer, size, 60))}")
             torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step + 1}, kept)

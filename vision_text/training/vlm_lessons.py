@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vision_text.scenes.grids import (
+    KINDS,
     PLACES,
     Clip,
     Grid,
@@ -25,6 +26,7 @@ from vision_text.scenes.grids import (
     random_clip,
     random_grid,
 )
+from vision_text.scenes.pictures import COLOURS
 from vision_text.training.vlm_words import CLIP_INTRODUCED, END, FRAME_INTRODUCED, START, Writer
 
 PATCH, SCALE = 6, 2
@@ -100,15 +102,14 @@ class Teacher:
 
 
 def recital(grids: Sequence[Grid], rng: np.random.Generator, writer: Writer, size: int) -> dict[str, Tensor]:
-    """Places with what lies there, and objects with where they lie, in any order; what comes second is learned.
+    """Places with what lies there, objects with where they lie, counts, in any order; what comes second is learned.
 
     An answer needs a place found in the picture by its name. Here the name is the word before, not a question that
     lies several words back, so this is learned in a tenth of the time, and the questions then build on it.
     """
     written = []
     for grid in grids:
-        pairs = [(place, one.name if (one := grid.at(cell)) else "nothing") for cell, place in enumerate(PLACES)]
-        pairs += [(one.name, one.place) for one in grid.objects]
+        pairs = _facts(grid, rng)
         ids = [*writer.ids(START + "user:"), *writer.picture(visual_tokens(size)), *writer.ids(END + "assistant:")]
         learned = [False] * len(ids)
         for pair in rng.permutation(len(pairs)).tolist():
@@ -117,6 +118,18 @@ def recital(grids: Sequence[Grid], rng: np.random.Generator, writer: Writer, siz
             learned += [False] * (len(asked) + 1) + [True] * len(told)
         written.append((ids, learned))
     return padded(written, pixels(np.stack([draw(grid) for grid in grids]), size)[:, None])
+
+
+def _facts(grid: Grid, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """All about objects that there are, a little about what there is not."""
+    kinds = [f"{colour} {shape}" for colour, shape in KINDS]
+    absent = [name for name in rng.permutation(kinds).tolist() if grid.find(name) is None]
+    empty = [cell for cell in rng.permutation(len(PLACES)).tolist() if grid.at(cell) is None]
+    facts = [(one.place, one.name) for one in grid.objects] + [(PLACES[cell], "nothing") for cell in empty[:2]]
+    facts += [(one.name, one.place) for one in grid.objects] + [(name, "nowhere") for name in absent[:4]]
+    for colour in rng.permutation(list(COLOURS)).tolist()[:2]:
+        facts.append((f"{colour} objects", str(sum(one.colour == colour for one in grid.objects))))
+    return [*facts, ("objects", str(len(grid.objects)))]
 
 
 def _descriptions_last(asked: Sequence[Question]) -> list[Question]:
