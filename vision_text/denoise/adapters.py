@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vision_text.denoise.request import Asked, Frames
 from vision_text.denoise.samplers import scheduler_for
-from workers.errors import InputInvalid
+from workers.errors import InputInvalid, InputTooLarge
 
 Conditions = Mapping[str, Tensor]
 """What a branch of guidance is called with, (1, ...) each."""
@@ -123,6 +123,7 @@ class FluxAdapter:
 
     def _encode(self, text: str, asked: Asked) -> Conditions:
         longest = min(512, int(self.pipeline.tokenizer_2.model_max_length))
+        _check_length(self.pipeline.tokenizer_2, text, longest)
         embeds, pooled, _ = self.pipeline.encode_prompt(text, None, device=self._device, max_sequence_length=longest)
         found = {"encoder_hidden_states": embeds, "pooled_projections": pooled}
         if self.built_in:
@@ -234,6 +235,8 @@ class CogVideoXAdapter:
 
     def encode(self, asked: Asked) -> tuple[Conditions, Conditions | None]:
         pipeline = self.pipeline
+        for text in (asked.prompt, asked.negative):
+            _check_length(pipeline.tokenizer, text, int(pipeline.transformer.config.max_text_seq_length))
         found, without = pipeline.encode_prompt(
             asked.prompt, asked.negative, self.guided(asked), device=self._device,
             max_sequence_length=int(pipeline.transformer.config.max_text_seq_length),
@@ -294,6 +297,16 @@ class CogVideoXAdapter:
         _, more = self._latent_frames(asked)
         video = self.pipeline.decode_latents(latents[:, more:].to(self.pipeline.vae.dtype))
         return _pixels(video[0].transpose(0, 1))
+
+
+def _check_length(tokeniser: Any, text: str, longest: int) -> None:
+    """The library would leave out the rest without a word to whoever asked."""
+    count = len(tokeniser(text, padding=False, truncation=False, verbose=False).input_ids)
+    if count > longest:
+        raise InputTooLarge(
+            f"the text has {count} tokens; this model reads {longest}, so the end would be left out; say it shorter",
+            param="prompt",
+        )
 
 
 def _check_sides(asked: Asked, multiple: int) -> None:

@@ -29,8 +29,8 @@ from workers.errors import BackendFailed, InputInvalid, InputTooLarge
 
 log = logging.getLogger(__name__)
 
-MOST_TREES = 16
-"""Sets of options that a model is kept ready for; they share its weights."""
+MOST_TREES = 8
+"""Sets of options that a model is kept ready for. They share its weights, but for those in a lower precision."""
 MOST_TOKENS = {"cpu": 1 << 15, "cuda": 1 << 18}
 """Of one picture's or clip's latents."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ def read_pipeline(name: str, *, allow_download: bool = False) -> tuple[Found, An
 def adapt(pipeline: Any, device: str, dtype: torch.dtype) -> Adapter:
     """On the device. The decoder of pixels stays in float32: in half precision it may come to NaN, which is black."""
     pipeline.set_progress_bar_config(disable=True)
+    # The library warns with the words of prompts in it, which are nobody's but the user's.
+    logging.getLogger(type(pipeline).__module__).setLevel(logging.ERROR)
     pipeline.to(device, dtype=dtype)
     pipeline.vae.to(dtype=torch.float32)
     for part in pipeline.components.values():

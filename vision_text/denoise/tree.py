@@ -43,7 +43,9 @@ class Tree:
         self.number = next(_numbers)
         self.counters = counters
         self.model = _with_the_same_weights(transformer)
-        self._device = str(next(transformer.parameters()).device)
+        weight = next(transformer.parameters())
+        self._device = str(weight.device)
+        self._own = "bf16" if weight.dtype == torch.bfloat16 else str(weight.dtype).removeprefix("torch.")
         check_kernel(options.attention, self.model)
         use_kernel(options.attention, self.model)
         self.fused_norms = _fuse_norms(self.model) if options.fused_norm else 0
@@ -109,7 +111,7 @@ class Tree:
     def precision(self) -> str:
         """In words."""
         if self._plan is None:
-            return "float32"
+            return self._own
         shares = self._plan.shares()
         named = [(str(arithmetic(cast(Format, name), self._device)), share) for name, share in shares.items()]
         return named[0][0] if len(named) == 1 else ", ".join(f"{share:.0%} {name}" for name, share in named)

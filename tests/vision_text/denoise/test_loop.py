@@ -253,6 +253,8 @@ def test_what_is_too_large_is_refused_before_it_takes_memory(backend: DenoiseBac
         backend.open(asked(width=16_384, height=16_384))
     with pytest.raises(InputTooLarge):
         asked(prompt="a" * 100_000)
+    with pytest.raises(InputTooLarge, match="tokens"):
+        draw(backend, asked(prompt="a red circle " * 9))
 
 
 def test_only_pipelines_that_are_served_are_loaded(tmp_path: Path) -> None:
