@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway.http_errors import ModelNotFound
 from gateway.vision.quiet import quiet
-from workers.errors import BackendDead, Draining, ServingError
+from workers.errors import BackendDead, Draining, InputInvalid, ServingError
 
 if TYPE_CHECKING:
     from speech.engine import Engine
@@ -159,7 +159,14 @@ class Room(Generic[Model]):
             module, _, facade = self.kind.facade.partition(":")
             found = getattr(await asyncio.to_thread(importlib.import_module, module), facade)
             options = await asyncio.to_thread(self._options, self.kind.name, name)
-            model: Model = await found.start(name, engine.devices, options=options, allow_download=self._download)
+            try:
+                model: Model = await found.start(name, engine.devices, options=options, allow_download=self._download)
+            except InputInvalid as error:
+                if not options:
+                    raise
+                # What was proven once does not run here any more: better exact than not at all.
+                log.warning("%s is started without the options of its profile: %s", name, error.message)
+                model = await found.start(name, engine.devices, options={}, allow_download=self._download)
         except Exception as error:
             self._failed[name] = time.monotonic()
             foreseen = isinstance(error, ValueError | ImportError)

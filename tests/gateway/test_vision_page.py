@@ -60,6 +60,25 @@ def open_page(service: Seeing, tmp_path: Path) -> Iterator[Callable[..., Page]]:
             page.driver.quit()
 
 
+def test_pictures_are_drawn_as_they_become_clearer(open_page: Callable[..., Page]) -> None:
+    page = open_page("imagine")
+    page.run("document.getElementById('steps').value = 6; document.getElementById('seed').value = 7")
+    page.write("a red circle top left")
+    page.click("#go")
+    done = "return document.querySelectorAll('#pictures figure[data-done=true] img').length"
+    page.wait(lambda: page.run(done) == 2 and page.idle(), "two are drawn")
+    facts = page.run("return [...document.querySelectorAll('#pictures small')].map((one) => one.textContent)")
+    assert [fact.split(" · ")[0] for fact in facts] == ["seed 7", "seed 8"]
+    assert all("12 evaluations" in fact for fact in facts)
+    assert page.run("return document.querySelector('#pictures img').naturalWidth") == 48
+    page.run("document.getElementById('steps').value = 10000")
+    page.click("#go")
+    page.wait(lambda: page.run("return !document.getElementById('notice').hidden"), "it is refused")
+    assert "steps" in page.run("return document.querySelector('#notice p').textContent")
+    assert page.run(done) == 2
+    page.driver.get_log("browser")  # type: ignore[no-untyped-call]  # the refusal is no fault of the page
+
+
 def test_a_conversation_about_a_picture(open_page: Callable[..., Page], tmp_path: Path) -> None:
     picture = tmp_path / "grid.png"
     Image.fromarray(draw(random_grid(np.random.default_rng(5)))).save(picture)

@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.gateway.seeing import Seeing, seeing
 from tests.vision_text.videos.untrained import write
@@ -188,6 +189,45 @@ def test_forms_that_are_wrong(service: Seeing, fields: list[tuple[str, str, byte
     body, kind = form(*fields)
     status, answer = service.ask("POST", VIDEOS, body, **{"Content-Type": kind})
     assert (status, answer["error"]["param"]) == (400, param), answer
+
+
+def test_answers_are_as_the_document_says(model: str) -> None:
+    def check(method: str, path: str, body: Any = None, at: str = "") -> Any:
+        status, answer = service.ask(method, at or path, body)
+        content = published["paths"][path][method.lower()]["responses"][str(status)]["content"]
+        schema = {**content["application/json"]["schema"], "components": closed(published["components"])}
+        Draft202012Validator(schema).validate(answer)
+        return answer
+
+    words = [{"role": "user", "content": "what is there"}]
+    with seeing(chat_models=("shapes-vlm",), image_models=("shapes-image",), video_models=(model,)) as service:
+        published = service.ask("GET", "/openapi.json")[1]
+        check("POST", "/v1/chat/completions", {"messages": words, "max_tokens": 2})
+        check("POST", "/v1/chat/completions", {"messages": []})
+        check("POST", "/v1/images/generations", {"prompt": PROMPT, "steps": 1, "n": 2})
+        check("POST", "/v1/images/generations", {"prompt": PROMPT, "model": "none"})
+        check("POST", VIDEOS, {"prompt": ""})
+        video = ended(service, check("POST", VIDEOS, asked(steps=1)))
+        one, at = f"{VIDEOS}/{{video}}", f"{VIDEOS}/{video['id']}"
+        check("GET", one, at=at)
+        check("GET", VIDEOS)
+        check("GET", f"{one}/content", at=f"{VIDEOS}/video_none/content")
+        check("DELETE", one, at=at)
+        check("GET", one, at=at)
+        check("GET", "/v1/models")
+        check("GET", "/readyz")
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, in which no object has fields that are not named."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(part) for name, part in schema.items()}
+    if "properties" in found and "anyOf" not in found:
+        found.setdefault("additionalProperties", False)
+    return found
 
 
 def test_a_key_sees_its_own(model: str) -> None:
