@@ -20,6 +20,8 @@ from vision_text.numerics.formats import Format
 from vision_text.parallel.context import obstacle
 from vision_text.parallel.group import Group
 from vision_text.parallel.member import Mode
+from vision_text.videos.decoding import ClipAdapter, Decoding
+from workers.backend import More, StepResult
 from workers.errors import BackendDead, InputInvalid
 
 log = logging.getLogger(__name__)
@@ -41,14 +43,22 @@ class FilmBackend(DenoiseBackend):
     ) -> None:
         super().__init__(task, found, pipeline, options, items=items)
         self.group: Group | None = None
+        self._decodings: dict[int, Decoding] = {}
         if self.base.parallel != "none":
             self.parallel = PARALLEL
 
     def load(self, device: str) -> None:
-        if self._adapter is None and self.base.parallel != "none":
+        if self._adapter is not None:
+            return
+        if self.base.parallel != "none":
             # Before the model is warmed, so that the ranks are as well.
             self.group = self._start_group(device)
-        super().load(device)
+        try:
+            super().load(device)
+        except BaseException:
+            self.close()
+            raise
+        self._adapter = ClipAdapter(self.pipeline)
 
     def _start_group(self, device: str) -> Group:
         kind = device.partition(":")[0]
@@ -99,6 +109,32 @@ class FilmBackend(DenoiseBackend):
             self.counters["groups_lost"] += 1
             self.group = None
             return super().evaluate(tree, rows)
+
+    def _decode(self, state: Making) -> StepResult:
+        """A part of the frames; with the last one what the loop does with pixels."""
+        adapter = self.adapter
+        if not isinstance(adapter, ClipAdapter):
+            return super()._decode(state)
+        parts = self._decodings.get(state.number)
+        if parts is None:
+            latents = state.guess if state.phase == "preview" else state.latents
+            assert latents is not None
+            parts = adapter.decoding(latents, state.asked)
+        if parts is None:
+            return super()._decode(state)
+        self._decodings[state.number] = parts
+        if not parts.advance():
+            return More()
+        del self._decodings[state.number]
+        adapter.finished = parts.video
+        try:
+            return super()._decode(state)
+        finally:
+            adapter.finished = None
+
+    def discard(self, state: Making) -> None:
+        self._decodings.pop(state.number, None)
+        super().discard(state)
 
     def close(self) -> None:
         if self.group is not None:

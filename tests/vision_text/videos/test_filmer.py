@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -21,10 +22,12 @@ from vision_text.models import ModelUnusable
 from vision_text.numerics.plan import PrecisionPlan
 from vision_text.scenes.clips import FRAMES, SIZE
 from vision_text.videos.backend import FilmBackend
+from vision_text.videos.decoding import ClipAdapter
 from vision_text.videos.filmer import Filmer
 from vision_text.videos.precision import find_plan, table
 from vision_text.videos.share import share_of_attention
 from vision_text.videos.share import table as share_table
+from workers.backend import Done, More
 from workers.device import Device
 from workers.errors import InputInvalid
 
@@ -77,6 +80,20 @@ async def test_a_clip_with_previews_becomes_a_file_that_plays(filmer: Filmer) ->
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_a_clip_is_the_same_alone_beside_others_and_after_one_that_was_given_up(filmer: Filmer) -> None:
+    alone = await filmer.made(ASKED)
+    cached = replace(ASKED, seed=6, steps=6, options={"step_cache": ("first_block", 0.2)})
+    async for output in filmer.make(replace(cached, previews=3)):
+        assert isinstance(output, Preview)
+        break  # which closes it, in the middle of its steps
+    others = [filmer.made(cached), filmer.made(replace(ASKED, seed=7, steps=2, options={"precision": "int8"}))]
+    made, *_ = await asyncio.gather(filmer.made(ASKED), *others)
+    assert np.array_equal(made.frames, alone.frames)
+    backend = filmer.backends[0]
+    assert backend.held() == set() and isinstance(backend, FilmBackend) and not backend._decodings
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_cannot_be_is_refused_by_name(filmer: Filmer) -> None:
     for wrong, param in (
         (replace(ASKED, width=SIZE + 1), "width"),
@@ -95,6 +112,27 @@ async def test_what_cannot_be_is_refused_by_name(filmer: Filmer) -> None:
 async def test_a_model_of_pictures_is_no_filmer() -> None:
     with pytest.raises(ModelUnusable, match="FluxPipeline"):
         await Filmer.start("shapes-image", [Device("cpu:none")])
+
+
+def test_pixels_come_in_parts_and_are_those_of_the_whole(backend: FilmBackend) -> None:
+    state = backend.open(ASKED)
+    while state.phase != "decode":
+        assert isinstance(backend.step([state])[0], More)
+    whole = super(ClipAdapter, backend.adapter).decode(state.latents, ASKED)  # type: ignore[misc, arg-type]
+    results = [backend.step([state])[0]]
+    while isinstance(results[-1], More):
+        results.append(backend.step([state])[0])
+    assert len(results) == FRAMES // 2  # the autoencoder takes two frames of latents after two
+    assert isinstance(results[-1], Done) and np.array_equal(results[-1].output.frames, whole)
+    backend.discard(state)
+    # Frames that do not come out even, fewer than a part, and one that was given up half way.
+    for frames in (1, 3, 5):
+        assert film(backend, replace(ASKED, frames=frames)).frames.shape[0] == frames
+    given_up = backend.open(replace(ASKED, steps=1))
+    while not backend._decodings:
+        backend.step([given_up])
+    backend.discard(given_up)
+    assert not backend._decodings
 
 
 def test_options_of_numbers_take_effect_and_are_stated(backend: FilmBackend) -> None:
