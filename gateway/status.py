@@ -14,6 +14,7 @@ from gateway import pages
 from gateway.health import readiness
 from gateway.state import SERVICE, Service
 from gateway.status_history import EVERY, LATENCIES, Buckets, Figures, History, Moment, quantile, rise, rounded
+from gateway.tune.serving import PROOFS, keep_proofs
 
 if TYPE_CHECKING:
     from speech.engine import ModelInfo
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-def report(service: Service, history: History) -> dict[str, Any]:
-    """Everything the page shows. No key, and nothing of what anybody said."""
+def report(service: Service, history: History, options: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Everything the page shows. No key, and nothing of what anybody said. `options`: what is proven of models."""
     figures = Figures(service.metrics.registry)
     now = history.clock()
     current = Moment.of(figures, now)
@@ -66,6 +67,7 @@ def report(service: Service, history: History) -> dict[str, Any]:
             "wasted": round(figures.total("speechlane_wasted_audio_seconds_total"), 1),
         },
         "models": list(_models(service)),
+        "options": list(options),
         "history": history.charts(current),
     }
 
@@ -140,11 +142,13 @@ HISTORY = web.AppKey("history", History)
 
 async def status(request: web.Request) -> web.Response:
     """The figures of the page, for those who may see the whole of the service."""
-    return web.json_response(report(request.app[SERVICE], request.app[HISTORY]))
+    app = request.app
+    return web.json_response(report(app[SERVICE], app[HISTORY], app[PROOFS].known.report()))
 
 
 def add_status_routes(app: web.Application) -> None:
     """The page and its figures, which are kept while the application runs."""
+    keep_proofs(app)
     app[HISTORY] = history = History(app[SERVICE].metrics.registry)
 
     async def watch(app: web.Application) -> AsyncIterator[None]:

@@ -174,7 +174,7 @@ def _row(option: str, state: str, verdict: str, gain: float, serving: bool, why:
 
 def _as_taken(kind: str, settings: Settings) -> Mapping[str, object]:
     if kind == "chat":
-        from vision_text.tuning.seeing import seeing_options
+        from vision_text.tuning.budgets import seeing_options
 
         return seeing_options(settings)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -208,9 +208,8 @@ def _thresholds(bars: Thresholds, modality: str) -> str:
     for name, one in bars.of(modality).items():
         told = [f"mean loses {one.loss:g} at most, surely {one.bound:g}"] if one.loss is not None else []
         told += [f"worst twentieth {one.worst:g} at least"] if one.worst is not None else []
-        rows.append(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape("; ".join(told) or "shown only")}</td><td>{escape(one.why)}</td></tr>'
-        )
+        bar = escape("; ".join(told) or "shown only")
+        rows.append(f'<tr><th scope="row">{escape(name)}</th><td>{bar}</td><td>{escape(one.why)}</td></tr>')
     speed = f"{bars.speed.least:g}× faster at least, surely; or less held and at most {bars.speed.slowest:g}× slower"
     rows.append(f'<tr><th scope="row">speed</th><td>{escape(speed)}</td><td></td></tr>')
     return _table(("Measure", "Bar", "Why"), rows)

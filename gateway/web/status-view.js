@@ -1,6 +1,7 @@
 // The whole page from one report of the server.
 
 import { Chart } from "./status-chart.js";
+import { options } from "./status-options.js";
 import { Devices } from "./status-devices.js";
 import { Latencies } from "./status-latency.js";
 import { pairs, ranked, show } from "./status-parts.js";
@@ -66,6 +67,7 @@ export class View {
     this.#voices(report);
     jobs(report);
     models(report.models);
+    options(report.options ?? []);
     this.#sessions.draw(history.at, history, now);
     this.#refused.draw(history.at, history, now);
     this.#speakers.draw(history.at, history, now);

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vision_text.scenes import grids
 from vision_text.small import small_models
+from vision_text.tuning.budgets import seeing_options
 from vision_text.tuning.identity import identity_of
 from vision_text.vlm.request import Answered, ChatAsked, Picture, Turn, VisualBudget
 from vision_text.vlm.seer import Seer
@@ -165,12 +166,3 @@ class SeeingSubject:
             if isinstance(output, Answered):
                 return output
         raise RuntimeError("an answer without an end")
-
-
-def seeing_options(settings: Settings) -> dict[str, object]:
-    """As the model takes them: a budget that JSON has as its fields is a budget."""
-    found = dict(settings)
-    budget = found.get("visual_budget")
-    if isinstance(budget, Mapping):
-        found["visual_budget"] = VisualBudget(**budget)
-    return found

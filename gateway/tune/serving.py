@@ -1,0 +1,46 @@
+"""A running service with the gate: options that were proven, metrics of them, and requests that are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from gateway.state import SERVICE, Service
+from gateway.tune.live import Live
+from gateway.tune.metrics import ProofMetrics
+from gateway.tune.proven import ProvenOptions
+
+
+class Proofs:
+    """What `gateway.vision` asks of the gate."""
+
+    def __init__(self, proven: ProvenOptions, live: Live) -> None:
+        self.known, self.live = proven, live
+
+    def options(self, kind: str, name: str) -> Mapping[str, object]:
+        return self.known.options(kind, name)
+
+    def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
+        return self.known.proven(kind, name, model, options)
+
+    def watched(self, kind: str, name: str, model: Any) -> Any:
+        return self.live.watched(kind, name, model)
+
+
+PROOFS = web.AppKey("proofs", Proofs)
+
+
+def keep_proofs(app: web.Application) -> None:
+    """Give the service of an application its gate."""
+    service: Service = app[SERVICE]
+    proven = ProvenOptions(service.settings.device)
+    app[PROOFS] = proofs = Proofs(proven, Live(proven))
+    service.vision.gate = proofs
+    service.metrics.registry.register(ProofMetrics(proven))
+    app.on_shutdown.append(_close)
+
+
+async def _close(app: web.Application) -> None:
+    await app[PROOFS].live.close()
