@@ -8,13 +8,16 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openai
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from tests.gateway.seeing import Seeing, seeing
 
 IMAGES = "/v1/images/generations"
@@ -188,3 +191,32 @@ def test_options_have_to_be_proven() -> None:
         assert "unproven_options" in answer["error"]["message"]
     with seeing() as service:
         assert service.ask("POST", IMAGES, asked())[0] == 501
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Exit status and output of a command."""
+    found = CliRunner().invoke(app, arguments)
+    return found.exit_code, found.output
+
+
+def test_imagine_here_and_at_a_service_makes_the_same(service: Seeing, tmp_path: Path) -> None:
+    drawn = ("imagine", PROMPT, "--steps", "4", "--seed", "3", "--json")
+    here, there = tmp_path / "here.png", tmp_path / "there.webp"
+    status, output = run(*drawn, "-o", str(here))
+    assert status == 0, output
+    assert json.loads(output)["approximation"]["evaluations"] == 8
+    status, output = run(*drawn, "-o", str(there), "-n", "2", "--url", service.url)
+    assert status == 0, output
+    files = [json.loads(line)["file"] for line in output.splitlines()]
+    assert files == [str(tmp_path / "there-1.webp"), str(tmp_path / "there-2.webp")]
+    np.testing.assert_array_equal(np.asarray(Image.open(files[0])), np.asarray(Image.open(here)))
+    for wrong, said in (
+        (("-o", "a.gif"), ".png"),
+        (("--interval", "x"), "--interval"),
+        (("--steps", "10000", "--url", service.url), "steps"),
+        (("--size", "47x47", "--url", service.url), "width is 47"),
+        (("--url", "http://127.0.0.1:1"), "speechlane serve"),
+    ):
+        status, output = run("imagine", PROMPT, *wrong)
+        assert status != 0
+        assert said in output
