@@ -118,12 +118,12 @@ class FluxAdapter:
         return asked.guidance > 1 and not self.built_in
 
     def encode(self, asked: Asked) -> tuple[Conditions, Conditions | None]:
-        branch = self._encode(asked.prompt, asked)
-        return branch, self._encode(asked.negative, asked) if self.guided(asked) else None
+        branch = self._encode(asked.prompt, "prompt", asked)
+        return branch, self._encode(asked.negative, "negative", asked) if self.guided(asked) else None
 
-    def _encode(self, text: str, asked: Asked) -> Conditions:
+    def _encode(self, text: str, param: str, asked: Asked) -> Conditions:
         longest = min(512, int(self.pipeline.tokenizer_2.model_max_length))
-        _check_length(self.pipeline.tokenizer_2, text, longest)
+        _check_length(self.pipeline.tokenizer_2, text, param, longest)
         embeds, pooled, _ = self.pipeline.encode_prompt(text, None, device=self._device, max_sequence_length=longest)
         found = {"encoder_hidden_states": embeds, "pooled_projections": pooled}
         if self.built_in:
@@ -235,11 +235,12 @@ class CogVideoXAdapter:
 
     def encode(self, asked: Asked) -> tuple[Conditions, Conditions | None]:
         pipeline = self.pipeline
-        for text in (asked.prompt, asked.negative):
-            _check_length(pipeline.tokenizer, text, int(pipeline.transformer.config.max_text_seq_length))
+        longest = int(pipeline.transformer.config.max_text_seq_length)
+        for param in ("prompt", "negative"):
+            _check_length(pipeline.tokenizer, getattr(asked, param), param, longest)
         found, without = pipeline.encode_prompt(
             asked.prompt, asked.negative, self.guided(asked), device=self._device,
-            max_sequence_length=int(pipeline.transformer.config.max_text_seq_length),
+            max_sequence_length=longest,
         )  # fmt: skip
         other = None if without is None else {"encoder_hidden_states": without}
         return {"encoder_hidden_states": found}, other
@@ -299,13 +300,13 @@ class CogVideoXAdapter:
         return _pixels(video[0].transpose(0, 1))
 
 
-def _check_length(tokeniser: Any, text: str, longest: int) -> None:
+def _check_length(tokeniser: Any, text: str, param: str, longest: int) -> None:
     """The library would leave out the rest without a word to whoever asked."""
     count = len(tokeniser(text, padding=False, truncation=False, verbose=False).input_ids)
     if count > longest:
         raise InputTooLarge(
-            f"the text has {count} tokens; this model reads {longest}, so the end would be left out; say it shorter",
-            param="prompt",
+            f"{param} has {count} tokens; this model reads {longest}, so its end would be left out; say it shorter",
+            param=param,
         )
 
 

@@ -42,8 +42,10 @@ def adapt(pipeline: Any, device: str, dtype: torch.dtype) -> Adapter:
     pipeline.set_progress_bar_config(disable=True)
     # The library warns with the words of prompts in it, which are nobody's but the user's.
     logging.getLogger(type(pipeline).__module__).setLevel(logging.ERROR)
-    pipeline.to(device, dtype=dtype)
-    pipeline.vae.to(dtype=torch.float32)
+    pipeline.to(device)
+    if pipeline.transformer.dtype != dtype:
+        pipeline.to(dtype=dtype)
+        pipeline.vae.to(dtype=torch.float32)
     for part in pipeline.components.values():
         if isinstance(part, torch.nn.Module):
             part.eval().requires_grad_(False)

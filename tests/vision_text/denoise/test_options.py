@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from tests.vision_text.denoise.drawing import PROMPTS, asked, draw, same
 from tests.vision_text.denoise.test_loop import by_the_library
 from vision_text.denoise.backend import DenoiseBackend
+from vision_text.denoise.calibration import calibrate
 from vision_text.denoise.making import Settled
 from vision_text.denoise.options import Options, read_options
 from workers.backend import More
@@ -108,6 +110,26 @@ class TestNothingStays:
         assert same(result.output, before)
         backend.discard(states[0])
         assert not backend.held()
+
+
+def test_a_calibration_is_the_librarys(backend: DenoiseBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    from diffusers import MagCacheConfig
+
+    wanted = asked(6, guidance=1.0)
+    found = calibrate(backend, [wanted])
+    transformer = backend.pipeline.transformer
+    transformer.enable_cache(MagCacheConfig(num_inference_steps=6, calibrate=True))
+    try:
+        by_the_library(backend, wanted)
+    finally:
+        transformer.disable_cache()
+    printed = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("[1.0"))
+    assert np.allclose(found.ratios, ast.literal_eval(printed), atol=1e-4)
+    assert found.identity["steps"] == "6" and found.identity["revision"] == backend.spec.revision
+    made = draw(backend, asked(6, guidance=1.0, options={"step_cache": found.option(0.5)}))
+    assert made.approximation.cached_steps > 0
+    with pytest.raises(ValueError, match="one kind"):
+        calibrate(backend, [wanted, asked(7)])
 
 
 def test_kernels_are_of_the_request_and_of_nobody_else(backend: DenoiseBackend) -> None:
