@@ -61,7 +61,7 @@ class Family(Protocol):
 
 def read_family(model: Any, processor: Any) -> Family:
     """The family of a model. Raises ModelUnusable."""
-    base = model.model
+    base = getattr(model, "model", None)
     if hasattr(base, "vision_model") and hasattr(base, "connector") and hasattr(processor, "image_seq_len"):
         return Tiled(model, processor)
     if hasattr(base, "visual") and hasattr(base, "get_rope_index"):

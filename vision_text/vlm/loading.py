@@ -114,16 +114,18 @@ def load_draft(name: str, device: str, vocabulary: int, *, allow_download: bool,
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
     found = resolve(name, allow_download=allow_download)
-    config = AutoConfig.from_pretrained(found.directory, local_files_only=True)
-    kind = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
     dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
     try:
+        config = AutoConfig.from_pretrained(found.directory, local_files_only=True)
+        kind = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
         model: Any = kind.from_pretrained(found.directory, dtype=dtype, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, ImportError, KeyError) as error:
         raise ModelUnusable(f"the draft model {name} cannot be loaded: {error}") from error
     model = model.to(device).eval().requires_grad_(False)
-    base = model.model
+    base = getattr(model, "model", None)
     text = getattr(base, "text_model", None) or getattr(base, "language_model", None) or base
+    if text is None:
+        raise ModelUnusable(f"{type(model).__name__} is of no class that is served here as a draft")
     core = TextCore(text, model.lm_head, torch.device(device), counters)
     if core.vocabulary != vocabulary:
         raise ModelUnusable(f"the draft model {name} has {core.vocabulary} tokens, not {vocabulary}")

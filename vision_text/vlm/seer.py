@@ -30,8 +30,9 @@ from workers.pool import Pool
 from workers.task import Lane
 
 PREFIX_BYTES, FEATURE_BYTES = 256 << 20, 64 << 20
-FIRST_TOKEN, NEXT_TOKEN = 0.5, 0.25
-"""Seconds that are aimed at."""
+FIRST_TOKEN, NEXT_TOKEN = 0.1, 0.25
+"""Seconds that are aimed at. The first is the shorter, so that a prompt that comes is read before answers go on, which
+then have one more to share their steps with; an answer that has waited goes before prompts that come later."""
 BULK = 3600.0
 Made = TypeVar("Made")
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vision_text.models import Found, ModelUnusable
 from vision_text.small import small_model
+from vision_text.vlm import Seer
 from vision_text.vlm.kv import KV, Block, Shape
 from vision_text.vlm.options import Options
 from vision_text.vlm.prefix import BLOCK, PrefixCache, block_keys, digest_of
@@ -23,6 +24,7 @@ from vision_text.vlm.speculate import FIRST_PAUSE, Lookup, Speculation
 from vision_text.vlm.vllm import VllmBackend, VllmSettings
 from vision_text.vlm.writing import Writer
 from workers.backend import Done, More
+from workers.device import Device
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,7 @@ def test_proposals_that_are_wrong_stop() -> None:
     assert good.pauses == 0
 
 
-def test_vllm_says_what_it_needs() -> None:
+async def test_vllm_says_what_it_needs() -> None:
     """The engine itself has never run here; this is what surrounds it."""
     found = Found("shapes-vlm", small_model("shapes-vlm"), "path", "0" * 12)
     settings = VllmSettings(tensor_parallel=2)
@@ -190,6 +192,8 @@ def test_vllm_says_what_it_needs() -> None:
     backend = VllmBackend(found, settings, Options(), Counter())
     with pytest.raises(ModelUnusable, match="vLLM"):
         backend.load("cpu")
+    with pytest.raises(ModelUnusable, match="vLLM"):
+        await Seer.start("shapes-vlm", [Device("alone")], engine=settings)
 
 
 def test_what_vllm_makes_goes_to_whom_it_belongs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,8 @@ async def test_alone_or_among_eight_the_text_is_the_same(seer: Seer) -> None:
     """At a temperature at which the last bit of a number may decide, with prompts and options of all kinds."""
     kinds: list[dict[str, object]] = [{}, {"kv": "int8"}, {"speculative": ("lookup", 3)}, {"kv": "int4"}]
     wanted = [
-        asked(n, *[picture(n)] * (n % 3), DESCRIBE, temperature=1.2, seed=n, options=kinds[n % 4]) for n in range(8)
+        asked(n, *[picture(n)] * (n % 3), DESCRIBE, temperature=1.2, seed=n, max_tokens=12, options=kinds[n % 4])
+        for n in range(8)
     ]
     alone = [await answer(seer, one) for one in wanted]
     before = seer.counters.copy()
