@@ -56,7 +56,7 @@ class WebhookHosts:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
             called = URL(url)  # what calls it reads it with this
-        except ValueError:
+        except (ValueError, IndexError):  # the second for http://[::1]@/
             raise _refused("is no URL") from None
         if len(url) > URL_CHARACTERS or any(not "!" <= letter <= "~" for letter in url) or not host:
             raise _refused("is no URL of at most 2000 ASCII characters such as https://hooks.example.com/done")

@@ -62,7 +62,7 @@ FOUND: dict[str, list[Any]] = {
     "transcription_form": [f"model={LONG}".encode(), f"{LONG}=1".encode()],
     "job_json": [{LONG: {}}],
     "job_record": [{}, {"name": "a", "chunks": "inf"}],
-    "webhook_url": [b"http://[fd00::1]x1]1]/", b"http://\\[fd00::1]/"],
+    "webhook_url": [b"http://[fd00::1]x1]1]/", b"http://\\[fd00::1]/", b"http://[fd00::1]@/"],
     "headers": [b"Upgrade: websocket\nConnection: Upgrade\xff"],
     "tus_headers": ["filename é".encode(), "sha1 é".encode()],
 }
