@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 30, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def scatter(dots: Sequence[Dot], *, x_name: str, y_name: str, bar: float | None 
             f'<circle class="{dot.kind}" cx="{px(dot.x):.1f}" cy="{py(dot.y):.1f}" r="5"><title>{told}</title></circle>'
         )
     parts.append(f'<text class="name" x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_name)}</text>')
-    parts.append(f'<text class="name" x="14" y="{_TOP + 4}">{escape(y_name)}</text></svg>')
+    parts.append(f'<text class="name" x="14" y="14">{escape(y_name)}</text></svg>')
     return "".join(parts)
 
 

@@ -28,13 +28,10 @@ class Watch:
 
 
 def watches(evidence: Evidence, bars: Thresholds, modality: str) -> dict[str, Watch]:
-    """One for every measure of likeness that judges: what a live request has, which nobody knows the answer to.
-
-    A deviation is a hundredth at least, so that one odd request in an even crowd is not an alarm.
-    """
+    """One for every measure that can be had of a live request, which nobody knows the right answer to."""
     measures = bars.of(modality)
     return {
-        name: Watch(one.candidate, max(one.deviation, 0.01), bars.live.slack, bars.live.alarm)
+        name: Watch(one.candidate, max(one.deviation, least), bars.live.slack, bars.live.alarm)
         for name, one in evidence.measures.items()
-        if name in measures and measures[name].worst is not None and measures[name].judges
+        if name in measures and (least := measures[name].live) is not None
     }

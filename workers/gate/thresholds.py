@@ -21,6 +21,7 @@ class Measure:
     bound: float | None = None
     worst: float | None = None
     judges: bool = True
+    live: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
