@@ -20,6 +20,12 @@ log = logging.getLogger("speechlane.tune")
 
 MODALITIES = {"chat": "vlm", "image": "image", "video": "video"}
 Compare = Callable[[Any, Any], Mapping[str, float]]
+OFF: Mapping[str, object] = {
+    "guidance_interval": None, "steps": None, "sampler": "model", "attention": "native", "compile": False,
+    "fused_norm": False, "precision": "float32", "step_cache": None, "attention_precision": "float32",
+    "prefix_cache": False, "kv": "float32", "speculative": None, "visual_budget": None,
+}  # fmt: skip
+"""Each option as it is when nobody sets it."""
 
 
 class Live:
@@ -47,9 +53,16 @@ class Live:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def taken_back(self, name: str) -> bool:
-        """Whether the model runs without the options that it was started with."""
-        return name in self._watches and not self._proven.serving(name)
+    def now(self, name: str, asked: Any) -> Any:
+        """What a model is asked: when its options were taken back, without them, though it was started with them."""
+        withdrawn = self._proven.withdrawn(name)
+        if not withdrawn or asked.exact:
+            return asked
+        if not asked.options:
+            return replace(asked, exact=True)
+        return replace(
+            asked, options={**{option: OFF[option] for option in withdrawn if option in OFF}, **asked.options}
+        )
 
     async def close(self) -> None:
         """What is being made again is let go."""
@@ -97,7 +110,7 @@ class Watched:
 
     async def make(self, asked: Any, *, lane: Lane = Lane.INTERACTIVE) -> AsyncGenerator[Any, None]:
         """As the model's own."""
-        async with aclosing(self._model.make(self._now(asked), lane=lane)) as parts:
+        async with aclosing(self._model.make(self._live.now(self._name, asked), lane=lane)) as parts:
             async for part in parts:
                 if hasattr(part, "approximation"):
                     self._live.seen(self._model, self._kind, self._name, asked, part)
@@ -105,14 +118,11 @@ class Watched:
 
     async def answer(self, asked: Any, lane: Lane = Lane.INTERACTIVE) -> AsyncIterator[Any]:
         """As the model's own."""
-        async with aclosing(self._model.answer(self._now(asked), lane)) as parts:
+        async with aclosing(self._model.answer(self._live.now(self._name, asked), lane)) as parts:
             async for part in parts:
                 if hasattr(part, "approximation"):
                     self._live.seen(self._model, self._kind, self._name, asked, part)
                 yield part
-
-    def _now(self, asked: Any) -> Any:
-        return replace(asked, exact=True) if self._live.taken_back(self._name) and not asked.options else asked
 
 
 async def _exactly(model: Any, kind: str, asked: Any, made: Any) -> Any:

@@ -41,6 +41,7 @@ class ProvenOptions:
         self._device, self._folder = device, folder
         self._identify = identify or self._identity
         self._known: dict[str, Known] = {}
+        self._withdrawn: dict[str, Mapping[str, Any]] = {}
         self._lock = threading.Lock()
         self.reruns: Counter[tuple[str, str]] = Counter()
         """Requests that were made again exactly, by model and outcome."""
@@ -87,6 +88,7 @@ class ProvenOptions:
                 return
             profile = known.profile.roll_back(known.serving, reason, time.time())
             self._known[name] = Known(known.kind, name, profile, known.identity, {}, reason)
+            self._withdrawn[name] = known.serving
         log.error("%s: %s is taken back: %s", name, label(known.serving), reason)
         try:
             profile.save(self._folder)
@@ -98,6 +100,11 @@ class ProvenOptions:
         with self._lock:
             known = self._known.get(name)
         return known.serving if known is not None else {}
+
+    def withdrawn(self, name: str) -> Mapping[str, Any]:
+        """What a model was started with and may not run with any more; {} as long as nothing was taken back."""
+        with self._lock:
+            return self._withdrawn.get(name, {})
 
     def report(self) -> list[dict[str, Any]]:
         """Of every model that was asked for, for the page and the metrics."""

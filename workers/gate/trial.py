@@ -99,7 +99,7 @@ class Gate:
             return replace(record, verdict=Verdict.UNDECIDED, reasons=tuple(open_))
         if slow := self._slow(record):
             return replace(record, verdict=Verdict.NOT_FASTER, reasons=(slow,))
-        record, beaten = self._control(record, settings, made, scores)
+        record, beaten = self._control(record, settings, made, scores, rounds.per_item(candidate))
         if beaten:
             return replace(record, verdict=Verdict.BEATEN, reasons=(beaten,))
         leaks = self.subject.isolation(settings)
@@ -165,12 +165,13 @@ class Gate:
         return "" if speed["least"] >= bars.least else f"{spread}, surely {bars.least:g}x is needed"
 
     def _control(
-        self, record: Evidence, settings: Settings, made: Sequence[Any], scores: Scores
+        self, record: Evidence, settings: Settings, made: Sequence[Any], scores: Scores, cost: float
     ) -> tuple[Evidence, str]:
-        """The record with the control in it, and how it wins; "" when it does not, or there is none."""
+        """The record with the control in it, and how it wins; "" when it does not, or there is none. `cost` of the
+        option, seconds for an item."""
         if record.gains != "seconds":
             return record, ""
-        found = self._same_cost(settings)
+        found = self._same_cost(settings, cost)
         if found is None:
             return record, ""
         control, rounds = found
@@ -191,14 +192,10 @@ class Gate:
             return record, ""
         return record, f"{label(control)} costs the same ({speed:.2f}x) and is no worse in any measure"
 
-    def _same_cost(self, settings: Settings) -> tuple[Settings, Interleaved] | None:
+    def _same_cost(self, settings: Settings, wanted: float) -> tuple[Settings, Interleaved] | None:
         """The plain way to the candidate's measured cost, measured in turns with it; None: there is none."""
-        wanted: float | None = None
         best: tuple[Settings, Interleaved] | None = None
         for _ in range(_CONTROLS):
-            if wanted is None:
-                first = timed(self.subject, [{}, settings], self._items, self.bars, self.seed)
-                wanted = first.per_item(first.laps[1])
             control = self.subject.control(wanted)
             if control is None or set(canonical(control)) == set(canonical(settings)) or not canonical(control):
                 return best

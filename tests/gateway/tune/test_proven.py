@@ -165,6 +165,9 @@ async def test_drift_takes_the_option_back_now_and_after_a_restart(folder: Path)
     before = len(drawn.asked)
     await asked_for(live, model, 1)
     assert [one.exact for one, _ in drawn.asked[before:]] == [True]
+    async for _ in model.make(Ask(options={"steps": 20})):
+        pass
+    assert drawn.asked[-1][0].options == {"step_cache": None, "steps": 20}
     again = known(folder)
     assert again.options("image", "draws") == {}
     assert not again.proven("image", "draws", None, CACHE) and again.proven("image", "draws", None, {"steps": 20})
