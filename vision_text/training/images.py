@@ -1,8 +1,8 @@
 """Trains the small image model: python -m vision_text.training.images WORK
 
-An autoencoder first (kept in WORK/vae; where it is there already it is not trained again), then a Flux transformer with
-its two text encoders on the autoencoder's latents, by flow matching. WORK/pipeline is what `FluxPipeline` loads; with
---publish it is scored and replaces the model in the package.
+An autoencoder first, then a Flux transformer with its two text encoders on the autoencoder's latents, by flow matching,
+in two stages. What a stage made stays in a folder of its own in WORK, and a stage whose folder is there is not done
+again. WORK/captions is what `FluxPipeline` loads; with --publish it is scored and replaces the model in the package.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import copy
 import math
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeli
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, PreTrainedTokenizerFast, T5Config, T5EncoderModel
 
-from vision_text.scenes.pictures import SIZE, WORDS, draw, prompt, random_scene
+from vision_text.scenes.pictures import COLOURS, PLACES, SHAPES, SIZE, WORDS, Scene, draw, prompt, random_scene
 from vision_text.training.words import tokenizer
 
 SEED = 7
@@ -102,11 +103,28 @@ def pooled_encoder() -> CLIPTextModel:
     )  # fmt: skip
 
 
-def pictures(rng: np.random.Generator, count: int) -> tuple[list[str], Tensor]:
-    """Prompts and pictures (count, 3, 48, 48) in [-1, 1], none held out."""
+def pictures(rng: np.random.Generator, count: int) -> tuple[list[Scene], Tensor]:
+    """Scenes and their pictures (count, 3, 48, 48) in [-1, 1], none held out."""
     scenes = [random_scene(rng, held_out=False) for _ in range(count)]
     pixels = np.stack([draw(scene) for scene in scenes])
-    return [prompt(scene) for scene in scenes], torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return scenes, torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def mistold(rng: np.random.Generator, scene: Scene) -> Scene:
+    """With something else for the colour, the shape or the place of one object; what it becomes is not held out."""
+    while True:
+        objects = list(scene.objects)
+        number = int(rng.integers(len(objects)))
+        changes: tuple[dict[str, Any], ...] = (
+            {"colour": str(rng.choice(list(COLOURS)))},
+            {"shape": str(rng.choice(SHAPES))},
+            {"place": str(rng.choice(list(PLACES)))},
+        )
+        objects[number] = replace(objects[number], **changes[rng.integers(3)])
+        if len({one.place for one in objects}) == len(objects):
+            told = Scene(tuple(objects))
+            if not told.held_out and prompt(told) != prompt(scene):
+                return told
 
 
 def train_autoencoder(work: Path, steps: int) -> Any:
@@ -161,17 +179,36 @@ def _rate(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / 50) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps)))
 
 
-def train_painter(work: Path, vae: Any, steps: int, kept: int = 20000) -> None:
-    """Flow matching on `kept` pictures' latents. What is saved is a running mean of the weights."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`steps` of a plan of `planned` steps, along which the rate falls from `rate` to nothing."""
+
+    name: str
+    steps: int
+    planned: int
+    rate: float
+    mistold: float
+    """Share of the pictures whose prompt is wrong in colour, shape or place of one object."""
+
+
+STAGES = (
+    Stage("words", steps=3000, planned=7000, rate=2e-3, mistold=0.0),
+    Stage("captions", steps=1000, planned=1000, rate=1e-3, mistold=0.3),
+)
+"""First what the words mean; then that they are not always right, as captions in the wild are not."""
+
+
+def train_painter(work: Path, vae: Any, stage: Stage, before: Path | None = None, *, kept: int = 20000) -> Path:
+    """Flow matching on `kept` pictures' latents, from the pipeline `before` on. Saves a running mean of the weights."""
     torch.manual_seed(SEED)
-    rng = np.random.default_rng(SEED + 1)
+    rng, errors = np.random.default_rng(SEED + 1), np.random.default_rng(SEED + 2)
     words = tokenizer(WORDS, length=WORDS_LENGTH)
     prompts: list[str] = []
     latents: list[Tensor] = []
     with torch.no_grad():
         while len(prompts) < kept:
-            told, x = pictures(rng, 50)
-            prompts += told
+            scenes, x = pictures(rng, 50)
+            prompts += [prompt(mistold(errors, one) if errors.random() < stage.mistold else one) for one in scenes]
             latents.append(pack(vae.encode(x).latent_dist.mean))
     data = torch.cat(latents)
     ids = words([*prompts, ""], padding="max_length", return_tensors="pt").input_ids
@@ -181,14 +218,18 @@ def train_painter(work: Path, vae: Any, steps: int, kept: int = 20000) -> None:
     parts = nn.ModuleDict(
         {"transformer": transformer(), "text_encoder": pooled_encoder(), "text_encoder_2": words_encoder()}
     )
-    optimiser = torch.optim.AdamW(parts.parameters(), 2e-3, betas=(0.9, 0.98), weight_decay=0.01)
-    plan = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, steps))
+    if before is not None:
+        made: Any = FluxPipeline.from_pretrained(before)  # type: ignore[no-untyped-call]
+        for name, part in parts.items():
+            part.load_state_dict(getattr(made, name).state_dict())
+    optimiser = torch.optim.AdamW(parts.parameters(), stage.rate, betas=(0.9, 0.98), weight_decay=0.01)
+    plan = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, stage.planned))
     mean = copy.deepcopy(parts).requires_grad_(False)
     weights: list[Tensor] = list(parts.parameters())
     means: list[Tensor] = list(mean.parameters())
     text_ids, image_ids = torch.zeros(WORDS_LENGTH, 3), places(data.shape[1])
     total = 0.0
-    for step in range(steps):
+    for step in range(stage.steps):
         chosen = torch.randint(kept, (BATCH,))
         x = data[chosen]
         told = ids[torch.where(torch.rand(BATCH) < UNTOLD, untold, chosen)]
@@ -212,10 +253,11 @@ def train_painter(work: Path, vae: Any, steps: int, kept: int = 20000) -> None:
         torch._foreach_lerp_(means, weights, 1 - min(0.998, (step + 1) / (step + 20)))
         total += loss.item()
         if (step + 1) % 100 == 0:
-            print(f"painter {step + 1} loss {total / 100:.4f} CPU {time.process_time():.0f} s", flush=True)
+            print(f"{stage.name} {step + 1} loss {total / 100:.4f} CPU {time.process_time():.0f} s", flush=True)
             total = 0.0
-        if (step + 1) % 500 == 0 or step + 1 == steps:
-            save(work / "pipeline", vae, mean, words)
+        if (step + 1) % 500 == 0 or step + 1 == stage.steps:
+            save(work / f"{stage.name}.part", vae, mean, words)
+    return (work / f"{stage.name}.part").rename(work / stage.name)
 
 
 def pack(latents: Tensor) -> Tensor:
@@ -251,18 +293,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("work", type=Path)
     options.add_argument("--autoencoder-steps", type=int, default=550)
-    options.add_argument("--steps", type=int, default=7000)
     options.add_argument("--publish", action="store_true", help="score what WORK holds and put it into the package")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     if chosen.publish:
-        _publish(chosen.work / "pipeline")
+        _publish(chosen.work / STAGES[-1].name)
         return
     kept = chosen.work / "vae"
     if not kept.is_dir():
         train_autoencoder(chosen.work, chosen.autoencoder_steps)
     vae: Any = AutoencoderKL.from_pretrained(kept)  # type: ignore[no-untyped-call]
-    train_painter(chosen.work, vae.eval(), chosen.steps)
+    before = None
+    for stage in STAGES:
+        done = chosen.work / stage.name
+        before = done if done.is_dir() else train_painter(chosen.work, vae.eval(), stage, before)
 
 
 def _publish(trained: Path) -> None:

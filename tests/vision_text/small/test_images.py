@@ -15,7 +15,7 @@ from vision_text.models import ModelUnusable, resolve
 from vision_text.scenes.pictures import WORDS, prompt
 from vision_text.small import SmallDamaged, small_model, small_models
 from vision_text.training import publish as publishing
-from vision_text.training.images import autoencoder, train_painter
+from vision_text.training.images import Stage, autoencoder, train_painter
 from vision_text.training.images_score import GUIDANCE, held_out_scenes, load, paint, score
 
 NAME = "shapes-image"
@@ -102,8 +102,8 @@ def test_nobody_knows_a_model_that_is_not_there() -> None:
 def test_training_leaves_a_directory_that_the_library_loads_and_publishing_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_painter(tmp_path / "work", autoencoder().eval(), steps=2, kept=50)
-    trained = tmp_path / "work" / "pipeline"
+    stage = Stage("brief", steps=2, planned=2, rate=1e-3, mistold=0.5)
+    trained = train_painter(tmp_path / "work", autoencoder().eval(), stage, small_model(NAME), kept=50)
     (picture,) = paint(load(trained), held_out_scenes(1), steps=1, guidance=1.0)
     assert picture.shape == (48, 48, 3)
 
