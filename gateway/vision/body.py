@@ -39,11 +39,11 @@ async def read_object(request: web.Request, most_bytes: int, remedy: str, claim:
             if len(body) > most_bytes:
                 raise _too_large(most_bytes, remedy)
     if len(body) <= _INLINE:
-        return parsed(bytes(body))
-    return await asyncio.to_thread(parsed, bytes(body))
+        return parsed(body)
+    return await asyncio.to_thread(parsed, body)
 
 
-def parsed(body: bytes) -> dict[str, Any]:
+def parsed(body: bytes | bytearray) -> dict[str, Any]:
     """Raises `FieldInvalid`."""
     rest, files = _taken_out(body)
     try:
@@ -59,9 +59,10 @@ def parsed(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _taken_out(body: bytes) -> tuple[bytes, dict[str, str]]:
+def _taken_out(body: bytes | bytearray) -> tuple[bytes | bytearray, dict[str, str]]:
     """The body with a short string in the place of each long data URL, and what each of them stands for."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
+    whole = memoryview(body)
     files: dict[str, str] = {}
     at = 0
     mark = secrets.token_hex(16)
@@ -72,13 +73,16 @@ def _taken_out(body: bytes) -> tuple[bytes, dict[str, str]]:
             break
         # An escape is for the parser; a quote behind a backslash does not begin a string.
         plain = body[start - 1 : start] != b"\\" and body.find(b"\\", start, end) < 0
-        if plain and end - start > _LONG and (text := body[start + 1 : end]).isascii():
+        if plain and end - start > _LONG:
             name = f"{mark}-{len(files)}"
-            files[name] = text.decode("ascii")
-            pieces += [body[at : start + 1], name.encode()]
+            try:
+                files[name] = str(whole[start + 1 : end], "ascii")
+            except UnicodeDecodeError:
+                break  # which is said of the body as it is
+            pieces += [whole[at : start + 1], name.encode()]
             at = end
         start = body.find(_START, end)
-    return (b"".join([*pieces, body[at:]]) if files else body), files
+    return (b"".join([*pieces, whole[at:]]) if files else body), files
 
 
 def _put_back(value: Any, files: dict[str, str]) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.vision.remote import PictureHosts
-from vision_text.media import ClipPlan, ClipSource, MediaLimits, PictureInfo, data_url, look, open_picture, within
+from vision_text.media import ClipPlan, ClipSource, MediaLimits, PictureInfo, data_url, look, open_picture
 from vision_text.media.clips import Frames
 from vision_text.media.data_urls import SCHEME
 from vision_text.media.pictures import Pixels
@@ -43,11 +43,7 @@ class Opener:
     async def picture(self, data: bytes, name: str, most_pixels: int | None = None) -> Pixels:
         """Its pixels, made smaller where there are more of them than that."""
 
-        def work(stopped: threading.Event) -> Pixels:
-            pixels = open_picture(data, self.limits, name)
-            return pixels if most_pixels is None else within(pixels, most_pixels)
-
-        return await self._in_thread(work)
+        return await self._in_thread(lambda stopped: open_picture(data, self.limits, name, most_pixels=most_pixels))
 
     async def clip(self, data: bytes, name: str) -> ClipSource:
         """A clip whose packets have been looked at, and nothing decoded."""

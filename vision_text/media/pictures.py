@@ -20,7 +20,7 @@ from vision_text.media.limits import LIMITS, MediaLimits
 from workers.errors import InputInvalid, InputTooLarge
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL.Image import Image, Transpose
 
 Pixels = NDArray[np.uint8]
 """(height, width, 3)."""
@@ -52,23 +52,34 @@ def look(data: bytes, limits: MediaLimits = LIMITS, name: str = "image") -> Pict
         return PictureInfo(found.format or "", width, height)
 
 
-def open_picture(data: bytes, limits: MediaLimits = LIMITS, name: str = "image") -> Pixels:
+def open_picture(
+    data: bytes, limits: MediaLimits = LIMITS, name: str = "image", *, most_pixels: int | None = None
+) -> Pixels:
     """The pixels: turned as EXIF says, transparent parts on white, 16 bits scaled to 8, CMYK and grey as RGB.
 
-    Blocks: call it in a thread. Raises InputInvalid (no picture, damaged, truncated, more than one) and InputTooLarge,
-    which name the field `name`.
+    Where there are more than `most_pixels`, it is made smaller, a JPEG while it is unpacked. Blocks: call it in a
+    thread. Raises InputInvalid (no picture, damaged, truncated, more than one) and InputTooLarge, which name the field
+    `name`.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     with _opened(data, limits, name) as found:
+        turn = _turn(found)
+        size = _smaller(found.width, found.height, most_pixels)
+        if size != found.size:
+            found.draft(None, size)
         found.load()
         if found.width * found.height > limits.pixels:  # a frame of a GIF may be larger than the file said
             raise _too_many(found.width, found.height, limits, name)
-        upright = _eight_bits(ImageOps.exif_transpose(found), name)
+        upright = _eight_bits(found, name)
         if "A" in upright.getbands() or "a" in upright.getbands() or "transparency" in upright.info:
             ground = Image.new("RGBA", upright.size, "white")
             upright = Image.alpha_composite(ground, upright.convert("RGBA"))
-        return np.array(upright.convert("RGB"), dtype=np.uint8)
+        # Large pictures are copied as seldom as can be: a copy keeps others from the interpreter.
+        upright = upright if upright.mode == "RGB" else upright.convert("RGB")
+        if upright.size != size:
+            upright = upright.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+        return np.array(upright if turn is None else upright.transpose(turn), dtype=np.uint8)
 
 
 def within(pixels: Pixels, most_pixels: int) -> Pixels:
@@ -76,15 +87,34 @@ def within(pixels: Pixels, most_pixels: int) -> Pixels:
     from PIL import Image
 
     height, width = pixels.shape[:2]
-    if width * height <= most_pixels:
+    size = _smaller(width, height, most_pixels)
+    if size == (width, height):
         return pixels
-    share = (most_pixels / (width * height)) ** 0.5
-    size = (max(1, int(width * share)), max(1, int(height * share)))
     return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0), dtype=np.uint8)
 
 
 _ORIENTATION = 0x0112
 _LYING = (5, 6, 7, 8)
+_BACK = {
+    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE",
+    8: "ROTATE_90",
+}  # fmt: skip
+"""What brings a picture upright, by EXIF's number for how its camera was held."""
+
+
+def _turn(found: Image) -> Transpose | None:
+    from PIL.Image import Transpose
+
+    name = _BACK.get(found.getexif().get(_ORIENTATION, 1))
+    return Transpose[name] if name is not None else None
+
+
+def _smaller(width: int, height: int, most: int | None) -> tuple[int, int]:
+    """The size with at most so many pixels and the same form."""
+    if most is None or width * height <= most:
+        return width, height
+    share = (most / (width * height)) ** 0.5
+    return max(1, int(width * share)), max(1, int(height * share))
 
 
 @contextmanager

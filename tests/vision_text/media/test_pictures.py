@@ -214,6 +214,20 @@ def test_a_picture_is_made_smaller_only_where_it_has_to_be() -> None:
     assert within(np.zeros((1, 1000, 3), np.uint8), 1).shape == (1, 31, 3)
 
 
+@pytest.mark.parametrize("turn", [1, 6])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_it_is_made_smaller_while_it_is_opened(kind: str, turn: int) -> None:
+    large = quarters().resize((640, 320), Image.Resampling.NEAREST)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    lying = large.transpose(Image.Transpose.ROTATE_90) if turn == 6 else large
+    data = saved(lying, kind, exif=exif)
+    pixels = open_picture(data, most_pixels=32 * 16)
+    assert pixels.shape == (16, 32, 3)
+    assert np.abs(pixels.astype(int) - np.asarray(quarters()).astype(int)).mean() < 20
+    assert open_picture(data, most_pixels=640 * 320).shape == (320, 640, 3)
+
+
 def test_files_that_leave() -> None:
     pixels = np.asarray(quarters())
     np.testing.assert_array_equal(open_picture(picture_file(pixels)), pixels)
