@@ -227,14 +227,14 @@ def questions_of_clip(clip: Clip) -> list[Question]:
 
 
 FORMS: Mapping[str, float] = {
-    "describe": 2, "what": 3, "colour": 1, "shape": 1, "count": 1, "count some": 2, "is there": 2, "where": 2,
+    "describe": 2, "what": 4, "colour": 1, "shape": 1, "count": 1, "count some": 2, "is there": 1, "where": 1,
     "which picture": 2, "what moves": 1, "which way": 1, "start": 1, "end": 1,
 }  # fmt: skip
 """How often each form is asked, relative to the others."""
 
 
 def ask(rng: np.random.Generator, among: Sequence[Question], count: int) -> list[Question]:
-    """`count` different questions at most, by `FORMS`; half of those with a yes-or-no nature have the rarer answer."""
+    """`count` questions at most, no two alike, by `FORMS`; a third of them, where it may be, about what is not."""
     forms: dict[str, list[Question]] = {}
     for question in among:
         forms.setdefault(question.kind, []).append(question)

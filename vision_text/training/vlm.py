@@ -1,13 +1,13 @@
 """Trains the small vision-language model (SmolVLM's class) on pictures of grids and clips of them.
 
-    python -m vision_text.training.vlm train --out /tmp/vlm       # about an hour of one core
+    python -m vision_text.training.vlm train --out /tmp/vlm       # about half an hour of one core
     python -m vision_text.training.vlm publish --out /tmp/vlm     # into the package
     python -m vision_text.training.vlm score --model vision_text/small/shapes-vlm
 
-First the vision tower learns, with a linear head for each cell, what the cells show; then everything learns to answer,
-at resolutions from 12 to 72 pixels (1 to 36 visual tokens), with one to three pictures, over several turns, and clips
-as frames. Training is the same from run to run: every step has a generator of its own, so it can also be taken up
-again where it stopped.
+First the vision tower learns, with a linear head, what cells show and where they lie; then everything learns to recite
+and to answer, at resolutions from 12 to 72 pixels (1 to 36 visual tokens), with one to three pictures, over several
+turns, and clips as frames. Every step has a random generator of its own, so training is the same from run to run and
+can be taken up again where it stopped (every 100 steps).
 """
 
 from __future__ import annotations
@@ -266,9 +266,9 @@ def main() -> None:
     doing = parser.add_subparsers(dest="doing", required=True)
     training = doing.add_parser("train")
     training.add_argument("--out", type=Path, required=True)
-    training.add_argument("--steps", type=int, default=2000)
-    training.add_argument("--seeing", type=int, default=480)
-    training.add_argument("--decay", type=int, default=400)
+    training.add_argument("--steps", type=int, default=2200)
+    training.add_argument("--seeing", type=int, default=320)
+    training.add_argument("--decay", type=int, default=1200)
     training.add_argument("--seed", type=int, default=SEED)
     publishing = doing.add_parser("publish")
     publishing.add_argument("--out", type=Path, required=True)
