@@ -26,6 +26,7 @@ def enable_context_parallel(model: Any, *, ulysses: int = 1, ring: int = 1) -> N
         model.set_attn_processor(ContextAttention())
     if device.type == "cpu":
         _prepare_on_cpu(model)
+    _wrap_gathered(model, plan)
     config = ContextParallelConfig(ulysses_degree=ulysses, ring_degree=ring)  # type: ignore[no-untyped-call]
     model.enable_parallelism(config=config, cp_plan=plan)
 
@@ -65,6 +66,15 @@ def _plan_of(model: Any) -> dict[str, Any]:
         "transformer_blocks.0": {"hidden_states": whole, "encoder_hidden_states": whole},
         "proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3),
     }
+
+
+def _wrap_gathered(model: Any, plan: dict[str, Any]) -> None:
+    """What is gathered of a linear layer is gathered around it: the library works inside of a module's hooks, and those
+    of the denoising loop lay the rows of a linear layer out anew between them."""
+    for name in plan:
+        parent, _, last = name.rpartition(".")
+        if name and isinstance(layer := model.get_submodule(name), nn.Linear):
+            setattr(model.get_submodule(parent), last, nn.Sequential(layer))
 
 
 def _prepare_on_cpu(model: Any) -> None:

@@ -86,6 +86,8 @@ def test_a_context_over_two_ranks_gives_what_one_gives(group: Group, model: Any)
     # Not bit for bit: keys come to a rank in another order, and so does what is summed over them.
     assert torch.allclose(evaluated.made, alone(model, inputs()), atol=5e-6, rtol=0)
     assert torch.equal(evaluated.made, group.evaluate("ulysses", **inputs()).made)
+    one = {name: None if value is None else value[:1] for name, value in inputs().items()}
+    assert torch.allclose(group.evaluate("ulysses", **one).made, alone(model, one), atol=5e-6, rtol=0)
 
 
 def test_what_is_said_is_what_the_method_says_must_be(group: Group) -> None:
