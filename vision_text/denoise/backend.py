@@ -38,6 +38,14 @@ Row = tuple[Making, bool]
 """A request, and whether this is its branch with the prompt."""
 
 
+class _Halfway(Exception):
+    """The second of two calls of a step has failed."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class DenoiseBackend:
     """One pipeline of the library. The output of a task: `Preview`s, then `Made`.
 
@@ -199,7 +207,10 @@ class DenoiseBackend:
     def _denoise(self, states: Sequence[Making]) -> list[StepResult]:
         tree = states[0].tree
         assert tree is not None
-        predicted = self._predict(tree, states)
+        try:
+            predicted = self._predict(tree, states)
+        except _Halfway as error:
+            return [error.reason] * len(states)
         return [self._alone(lambda state: self._advance(state, *predicted[state.number]), one) for one in states]
 
     def _predict(self, tree: Tree, states: Sequence[Making]) -> dict[int, tuple[Tensor, Tensor | None]]:
@@ -211,7 +222,7 @@ class DenoiseBackend:
         else:
             found = self.evaluate(tree, withs)
             if withouts:
-                found = torch.cat([found, self.evaluate(tree, withouts)])
+                found = torch.cat([found, self._second(tree, withouts)])
         rows = {(state.number, branch): n for n, (state, branch) in enumerate([*withs, *withouts])}
         predicted = {}
         for state in states:
@@ -220,6 +231,15 @@ class DenoiseBackend:
             other = None if row is None else found[row : row + 1]
             predicted[state.number] = found[first : first + 1], other
         return predicted
+
+    def _second(self, tree: Tree, rows: Sequence[Row]) -> Tensor:
+        """After a call that went well: a cache has moved on, so the step cannot be tried again."""
+        try:
+            return self.evaluate(tree, rows)
+        except Exception as error:
+            if tree.cache is None:
+                raise
+            raise _Halfway(error) from error
 
     def evaluate(self, tree: Tree, rows: Sequence[Row]) -> Tensor:
         """The transformer's prediction for each row, (rows, ...). What spreads the work over devices replaces this."""

@@ -87,6 +87,16 @@ def read_options(given: Mapping[str, object], base: Options | None = None) -> Op
             "another step_cache",
             param="options.step_cache",
         )
+    if read.attention_precision != "float32" and read.attention != "native":
+        raise InputInvalid(
+            f"attention_precision {read.attention_precision} is a kernel of its own; take attention native with it",
+            param="options.attention_precision",
+        )
+    if read.compile and (read.precision, read.attention_precision) != ("float32", "float32"):
+        raise InputInvalid(
+            "precision is chosen from step to step, which compiled blocks cannot follow; take one of the two",
+            param="options.precision",
+        )
     return read
 
 

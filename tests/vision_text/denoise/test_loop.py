@@ -239,6 +239,8 @@ class TestFallback:
         ({"options": {"step_cache": ["magcache", 0.1, []]}}, "options.step_cache"),
         ({"options": {"step_cache": {}}}, "options.step_cache"),
         ({"options": {"compile": True}}, "options.compile"),
+        ({"options": {"compile": True, "precision": "int8"}}, "options.precision"),
+        ({"options": {"attention": "flex", "attention_precision": "int8"}}, "options.attention_precision"),
         ({"options": {"parallel": "ulysses"}}, "options.parallel"),
     ],
 )  # fmt: skip
