@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from rich.table import Table
 
 from gateway.cli.console import err, fail, out
+from workers.gate.subject import canonical
 
 if TYPE_CHECKING:
     from workers.gate.evidence import Evidence
@@ -158,13 +160,22 @@ def _chosen(gate: Gate, wanted: str | None, *, harmful: bool) -> list[Option]:
         name, given, value = part.partition("=")
         name = name.strip()
         if given:
-            found += [Option(name, item) for item in (_value(part, value),)]
+            found.append(_own(Option(name, _value(part, value)), known))
         elif named := [one for one in known if one.name == name]:
             found += named
         else:
             names = ", ".join(dict.fromkeys(one.name for one in known))
             fail(f"{gate.subject.name} has no option {name!r}; it has {names}", 2)
     return found
+
+
+def _own(wanted: Option, known: list[Option]) -> Option:
+    """A value of one's own is tried as others of its name are: for time or for memory."""
+    same = [one for one in known if one.name == wanted.name]
+    equal = [one for one in same if canonical(one.settings) == canonical(wanted.settings)]
+    if equal:
+        return equal[0]
+    return replace(wanted, gains=same[0].gains, together=same[0].together) if same else wanted
 
 
 def _settings(text: str) -> dict[str, Any]:

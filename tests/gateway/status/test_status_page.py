@@ -210,7 +210,7 @@ def test_trouble_is_shown_as_what_it_is_also_on_a_phone(service: str, open_page:
     page.wait(lambda: "Going down" in page.text("#headline"), "it says that it goes down")
     assert page.run("return document.getElementById('announcer').textContent") == "The service is going down."
     names = [link.text for link in page.driver.find_elements(By.CSS_SELECTOR, ".pages a")]
-    assert names[:4] == ["Live", "Recordings", "Voice", "Status"]
+    assert names[:5] == ["Live", "Recordings", "Voice", "Vision", "Status"]
 
 
 def test_a_key_opens_it_and_is_never_shown(open_page: Callable[..., Page]) -> None:

@@ -12,6 +12,7 @@ from gateway.cli import app
 from gateway.tune import subjects
 from tests.workers.gate.virtual import Virtual, Ways
 from workers.gate.profile import load_profile, profile_path
+from workers.gate.subject import Option
 
 WAYS = {"cache": Ways(speed=2, unlike=0.001), "awful": Ways(speed=4, loss=0.5)}
 
@@ -101,3 +102,14 @@ def test_an_unknown_model_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"x")
     with pytest.raises(subjects.SubjectUnknown, match="--kind"):
         subjects.kind_of(str(tmp_path))
+
+
+def test_a_value_of_ones_own_is_tried_for_what_its_option_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small(Virtual):
+        def options(self) -> list[Option]:
+            return [Option("cache", True, gains="bytes")]
+
+    monkeypatch.setattr(subjects, "subject", lambda wanted: Small({"cache": Ways(speed=0.95, held=500)}))
+    assert run("made-up", "--options", "cache=true")[0] == 0
+    profile = load_profile("made-up")
+    assert profile is not None and profile.evidence[0].passed and profile.evidence[0].gains == "bytes"
