@@ -64,9 +64,7 @@ def resolve(name: str, *, allow_download: bool = False) -> Found:
     if name.startswith((".", "~")) or os.path.isabs(name) or (os.sep in name and Path(name).is_dir()):
         directory = Path(name).expanduser().absolute()
         if not directory.is_dir():
-            raise ModelUnusable(
-                f"there is no directory {directory}; a model by path is one in sentence-transformers' form"
-            )
+            raise ModelUnusable(f"there is no directory {directory}; give one, a name on the hub or {_names()}")
         return Found(directory.name, directory, "path", _revision(directory))
     if name in small_models():
         return _small(name)
