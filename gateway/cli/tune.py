@@ -12,7 +12,6 @@ import typer
 from rich.table import Table
 
 from gateway.cli.console import err, fail, out
-from workers.gate.subject import canonical
 
 if TYPE_CHECKING:
     from workers.gate.evidence import Evidence
@@ -171,6 +170,8 @@ def _chosen(gate: Gate, wanted: str | None, *, harmful: bool) -> list[Option]:
 
 def _own(wanted: Option, known: list[Option]) -> Option:
     """A value of one's own is tried as others of its name are: for time or for memory."""
+    from workers.gate.subject import canonical  # brings numpy, which no other command should wait for
+
     same = [one for one in known if one.name == wanted.name]
     equal = [one for one in same if canonical(one.settings) == canonical(wanted.settings)]
     if equal:
