@@ -102,7 +102,8 @@ def choose(sensitivity: Sensitivity, run: Runner, *, floor_db: float) -> Chosen:
     best = measured(passing)
     others = {"all_low": measured(len(ranked))}
     if 0 < passing < len(ranked):
-        by_place = sorted(ranked, key=lambda cell: _outerness(cell, sensitivity.damage.shape))
+        # By place alone: ties in the order of the table, and not in that of the scan, which would lend it its findings.
+        by_place = sorted(sorted(ranked), key=lambda cell: _outerness(cell, sensitivity.damage.shape))
         others["outer_high"] = _candidate(sensitivity, run, by_place[:passing])
         others["outer_low"] = _candidate(sensitivity, run, by_place[::-1][:passing])
     runs = len(tried) + len(others) - 1 + sensitivity.damage.size + 1
@@ -115,9 +116,10 @@ def _candidate(sensitivity: Sensitivity, run: Runner, cells: Sequence[Cell]) -> 
     return Candidate(plan, _db(errors.mean(), sensitivity.peak), _db(errors.max(), sensitivity.peak), len(cells))
 
 
-def _outerness(cell: Cell, shape: tuple[int, ...]) -> float:
-    """0 in the middle of steps and of layers, 1 at the first and the last of either."""
-    return max(abs(2 * place / (count - 1) - 1) if count > 1 else 0.0 for place, count in zip(cell, shape, strict=True))
+def _outerness(cell: Cell, shape: tuple[int, ...]) -> tuple[float, float]:
+    """0 in the middle of steps and of layers, 1 at the first and the last of either; then the same of both together."""
+    away = [abs(2 * place / (count - 1) - 1) if count > 1 else 0.0 for place, count in zip(cell, shape, strict=True)]
+    return max(away), sum(away)
 
 
 def _errors(made: npt.NDArray[np.floating[Any]], reference: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
