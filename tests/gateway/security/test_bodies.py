@@ -31,6 +31,9 @@ BODIES = {
     "/v1/text-to-speech/heart/with-timestamps": (JSON, b'{"text": "', MIB),
     "/v1/text-to-speech/heart/stream/with-timestamps": (JSON, b'{"text": "', MIB),
     "/v1/realtime/client_secrets": (JSON, b'{"session": "', 256 * 1024),
+    "/v1/chat/completions": (JSON, b'{"model": "', 33 * MIB),
+    "/v1/images/generations": (JSON, b'{"prompt": "', MIB),
+    "/v1/videos": (JSON, b'{"prompt": "', MIB),
     "/v1/collections": (JSON, b'{"name": "', 8 * MIB),
 }
 """Routes with a body that these models serve: its type, how it begins, and the most that is taken (bytes)."""
