@@ -223,7 +223,7 @@ def summary(right: dict[str, list[bool]]) -> str:
 
 def say(line: str) -> None:
     """With the time of day."""
-    print(time.strftime("%H:%M:%S"), line, flush=True)  # noqa: T201 - a script
+    print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
 def save(model: Any, directory: Path) -> None:
