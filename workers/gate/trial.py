@@ -44,6 +44,8 @@ class Gate:
         if self.bars.trial.items < 200:
             raise TooFewItems(f"a trial has 200 items at least, not {self.bars.trial.items}")
         self._tell, self._now = tell, now
+        self.identity = dict(subject.identity())
+        """As it was when the model had been loaded: files may change while the trial goes on."""
         self._measures = self.bars.of(subject.modality)
         self._items: list[Any] = list(subject.items(self.bars.trial.items, seed))
         self._reference: list[Any] = []
@@ -58,7 +60,7 @@ class Gate:
         """The whole trial. Never raises for what the subject does: a failure is a verdict."""
         self._tell(f"{label(settings)}: on trial")
         record = Evidence(
-            canonical(settings), Verdict.FAILED, (), dict(self.subject.identity()), self.bars.digest, self.seed,
+            canonical(settings), Verdict.FAILED, (), self.identity, self.bars.digest, self.seed,
             len(self._items), self._now(), harmful=harmful, gains=gains,
         )  # fmt: skip
         try:

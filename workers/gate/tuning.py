@@ -37,7 +37,7 @@ class Tuned:
     def profile(self, gate: Gate) -> Profile:
         subject = gate.subject
         return Profile(
-            subject.name, subject.modality, dict(subject.identity()), list(self.evidence), self.chosen,
+            subject.name, subject.modality, gate.identity, list(self.evidence), self.chosen,
             [pair.as_dict() for pair in self.pairs],
         )  # fmt: skip
 

@@ -133,3 +133,10 @@ def test_runs_agree_on_what_harms_and_what_does_not(seed: int) -> None:
 
 def test_the_same_seed_gives_the_same_record() -> None:
     assert judged(GOOD).as_dict() == judged(GOOD).as_dict()
+
+
+def test_evidence_is_of_the_model_as_it_was_loaded() -> None:
+    subject = Virtual({"cache": GOOD})
+    gate = Gate(subject)
+    subject.facts["weights"] = "changed on disk meanwhile"
+    assert gate.judge({"cache": True}).identity["weights"] == "abc"
