@@ -98,7 +98,13 @@ class DenoiseBackend:
         info = self.info
         width, height = info.default_size
         asked = Asked(
-            "warm", width=width, height=height, frames=info.default_frames, steps=2, guidance=info.default_guidance
+            "warm",
+            width=width,
+            height=height,
+            frames=info.default_frames,
+            steps=2,
+            guidance=info.default_guidance,
+            interval=(0.0, 0.5),  # a step of two rows and one of one, which are compiled apart
         )
         for _ in self.run(asked):
             pass

@@ -84,9 +84,12 @@ class Tree:
 
     def _count_modules(self, compiled: bool) -> None:
         """Rows that each class of block computed, and those that the model was called with. Compiled are the blocks one
-        by one: that is quicker than the whole, and what counts and skips them stays outside."""
+        by one: that is quicker than the whole, and what counts and skips them stays outside. For any number of rows and
+        tokens, because compiling again would stop the device for as long."""
         for block in blocks_of(self.model).values():
-            block.forward = self._counted(block, torch.compile(block.forward) if compiled else block.forward)
+            block.forward = self._counted(
+                block, torch.compile(block.forward, dynamic=True) if compiled else block.forward
+            )
         self.model.register_forward_pre_hook(self._call, with_kwargs=True)
 
     def _counted(self, block: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -109,8 +109,18 @@ def test_a_request_is_the_same_alone_among_eight_and_beside_others_at_other_step
     backend: DenoiseBackend, options: dict[str, Any]
 ) -> None:
     """Bit for bit, on a CPU."""
+    side = 24 if options else 48
     wanted = [
-        asked(6, prompt=PROMPTS[n % 3], seed=n, guidance=1.0 if n == 5 else 2.5, interval=(0.0, 0.6), options=options)
+        asked(
+            6,
+            prompt=PROMPTS[n % 3],
+            seed=n,
+            guidance=1.0 if n == 5 else 2.5,
+            interval=(0.0, 0.6),
+            options=options,
+            width=side,
+            height=side,
+        )
         for n in range(8)
     ]
     alone = {n: side_by_side(backend, wanted[n : n + 1]) for n in (0, 5)}
