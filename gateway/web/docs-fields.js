@@ -93,7 +93,8 @@ export class Fields {
       const schema = this.resolved(one);
       return schema.enum ?? this.resolved(schema.items ?? {}).enum ?? (schema.const !== undefined ? [schema.const] : []);
     });
-    return [...new Set(among)].filter((one) => one !== "");
+    const told = among.map((one) => (typeof one === "object" && one !== null ? JSON.stringify(one) : one));
+    return [...new Set(told)].filter((one) => one !== "");
   }
 
   /** All names of fields in a schema, for the search. */

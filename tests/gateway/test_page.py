@@ -193,7 +193,7 @@ def test_words_appear_while_speaking_and_stay(
     assert end - begin == pytest.approx(6.5, abs=1.0)
 
     # Hear it again, from the keyboard.
-    for _ in range(12):
+    for _ in range(20):
         page.press(Keys.TAB)
         if "time" in (page.driver.switch_to.active_element.get_attribute("class") or ""):
             break

@@ -20,6 +20,10 @@ from openapi_spec_validator import validate
 from load.api_fuzz import Fuzzed, fuzz, fuzzed_service
 
 
+VISION = ("/v1/chat/", "/v1/images/", "/v1/videos")
+"""Routes of models that this service is without; the tests of their rooms hold their answers against the document."""
+
+
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     """A service with keys and small limits, and its own place for everything that it writes."""
@@ -178,7 +182,8 @@ def test_the_examples_work_as_they_stand(published: dict[str, Any], fuzzed: Fuzz
     _page(tmp_path / "page.png")
     samples = {
         operation["operationId"]: operation["x-codeSamples"][0]["source"]
-        for item in published["paths"].values()
+        for path, item in published["paths"].items()
+        if not path.startswith(VISION)
         for operation in item.values()
     }
     first = ["createJob", "createUpload", "createCollection", "putDocuments"]
