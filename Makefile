@@ -28,7 +28,7 @@ serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS=".
 
 test: .venv/installed-test system-packages lint  ## everything that must hold; the last line is pytest's
 	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 agents: .venv-agents/installed  ## LiveKit Agents and Pipecat in .venv-agents, for the tests that run them
 
