@@ -19,7 +19,6 @@ from openapi_spec_validator import validate
 
 from load.api_fuzz import Fuzzed, fuzz, fuzzed_service
 
-
 VISION = ("/v1/chat/", "/v1/images/", "/v1/videos")
 """Routes of models that this service is without; the tests of their rooms hold their answers against the document."""
 
