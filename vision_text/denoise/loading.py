@@ -10,7 +10,7 @@ import torch
 from vision_text.denoise.adapters import Adapter, adapter_for
 from vision_text.models import Found, ModelUnusable, read_json, resolve
 
-DEFAULTS = {"shapes-image": (50, 2.5), "shapes-video": (30, 3.0)}
+DEFAULTS = {"shapes-image": (50, 2.5), "shapes-video": (20, 2.0)}
 """Steps and guidance that the small models' scores were measured with."""
 STEPS = 50
 
