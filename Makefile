@@ -16,7 +16,7 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: help install serve test agents lint format system-packages clean
+.PHONY: help install serve test test-long agents lint format system-packages clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -26,9 +26,12 @@ install: .venv/installed  ## set up .venv with the service and its small models
 serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS="..." goes to speechlane serve)
 	@exec $(BIN)/speechlane serve $(ARGS)
 
-test: .venv/installed-test system-packages lint  ## everything that must hold; the last line is pytest's
+test: .venv/installed-test system-packages lint  ## what must hold after every change; the last line is pytest's
 	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
-	@$(BIN)/python -m pytest -n 3 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
+
+test-long: .venv/installed-test  ## the few tests that take many seconds each
+	@$(BIN)/python -m pytest -m long
 
 agents: .venv-agents/installed  ## LiveKit Agents and Pipecat in .venv-agents, for the tests that run them
 

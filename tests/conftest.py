@@ -144,9 +144,9 @@ def logging_as_it_was() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def launch_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningService]]:
-    """Start further services with settings of their own; they are stopped when the tests end."""
+    """Start further services with settings of their own; they are stopped when the tests of the file end."""
     directory = tmp_path_factory.mktemp("services")
     started: list[RunningService] = []
 
@@ -161,9 +161,13 @@ def launch_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 
 
 @pytest.fixture(scope="session")
-def running_service(launch_service: Callable[..., RunningService]) -> RunningService:
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """The service that tests share: defaults, tiny.en, no key."""
-    return launch_service("--voices", "heart", "--embeddings", "all-MiniLM-L6-v2")
+    service = launch(tmp_path_factory.mktemp("shared"), "--voices", "heart", "--embeddings", "all-MiniLM-L6-v2")
+    try:
+        yield wait_ready(service)
+    finally:
+        service.stop()
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ def segments(jobs: Jobs, job: Job) -> tuple[Segment, ...]:
     return jobs.transcript(job.id).segments
 
 
+@pytest.mark.long
 def test_two_workers_that_chose_differently_give_one_transcript(
     jobs: Jobs, apart: Jobs, engine: Engine, other: Engine
 ) -> None:

@@ -222,6 +222,7 @@ def test_what_is_made_up_over_noise_goes() -> None:
     assert sum(r.attempts for r in made) <= 1
 
 
+@pytest.mark.long
 def test_a_scrap_of_speech_over_and_over_is_not_said_more_often_than_it_is_heard() -> None:
     scrap = recording("jfk.flac")[int(8.2 * SAMPLE_RATE) : int(9.0 * SAMPLE_RATE)]  # "ask what"
     samples = np.tile(scrap, 7)

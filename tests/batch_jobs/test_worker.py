@@ -237,6 +237,7 @@ async def test_a_device_that_takes_no_more_costs_a_task_no_attempt(
     assert jobs.dead() == []
 
 
+@pytest.mark.long
 async def test_a_task_that_the_queue_refuses_is_given_up_and_one_that_it_cannot_take_now_is_not(
     jobs: Jobs, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

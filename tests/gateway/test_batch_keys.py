@@ -159,6 +159,7 @@ async def test_no_other_host_can_be_called(keyed: RunningService, data: Path, ho
     assert (status, body["error"]["param"]) == (400, "webhook")
 
 
+@pytest.mark.long
 async def test_what_ended_while_nobody_could_be_told_is_told_after_a_restart(
     keyed: RunningService, launch_service: Launch, settings: dict[str, str], data: Path, port: int
 ) -> None:

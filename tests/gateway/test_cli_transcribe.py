@@ -299,6 +299,7 @@ def results(root: Path) -> dict[Path, tuple[int, bytes]]:
     return found
 
 
+@pytest.mark.long
 def test_the_same_command_goes_on_where_it_was_stopped(
     tmp_path: Path, passage: Path, references: dict[str, str]
 ) -> None:

@@ -34,10 +34,10 @@ async def main():
     def used():
         heap = mallinfo()
         return heap.uordblks + heap.hblkhd
-    for n in range(10):
+    for n in range(20):
         await hear(32_000 + 320 * n)
     before = used()
-    for n in range(10, 50):
+    for n in range(20, 100):
         await hear(32_000 + 320 * n)
     print((used() - before) >> 20)
     await engine.close()
@@ -46,9 +46,10 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc what is in use")
 def test_utterances_of_many_lengths_leave_nothing_behind() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in _SHAPES_KEPT}
     heard = subprocess.run([sys.executable, "-c", _HEAR], env=environment, capture_output=True, text=True, timeout=100)
     assert heard.returncode == 0, heard.stderr
-    assert int(heard.stdout) < 20  # MiB, where it was 130
+    assert int(heard.stdout) < 40  # MiB, where it was 266

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import weakref
 
+import pytest
+
 from speech.asr import SAMPLE_RATE, DecodeOptions, PartialRequest, Utterance
 from speech.config import StreamConfig
 from speech.events import Partial
@@ -39,6 +41,7 @@ def test_caches_are_freed_with_the_utterance() -> None:
         gc.enable()
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_left_in_mid_word_frees_its_caches() -> None:
     played = stage(backend.__wrapped__())  # closing it closes the model, which others share
     gc.collect()

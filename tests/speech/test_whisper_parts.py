@@ -44,6 +44,7 @@ def test_features_equal_faster_whispers_in_one_piece_and_grown(name: str) -> Non
     assert torch.equal(grown.window(0, MEL_FRAMES), whole.window(0, MEL_FRAMES))
 
 
+@pytest.mark.long
 def test_the_whole_window_gives_ctranslate2s_encoder_states() -> None:
     mel = full_features(recording("austen-0880.wav"))
     encoder = backend()._encoder

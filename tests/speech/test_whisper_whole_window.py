@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from speech.asr import DecodeOptions, FinalRequest, PartialRequest, Utterance
@@ -48,6 +49,7 @@ def test_finals_of_such_a_language_are_what_the_whole_window_gives_and_partials_
     assert backend.open(PartialRequest(utterance, 48_000, options=options)).frames < FRAMES
 
 
+@pytest.mark.long
 def test_a_language_that_is_only_found_while_decoding_gets_it_too() -> None:
     assert WHOLE_WINDOW["base"] == {"es"}
     samples, options = recording("austen-0880.wav"), DecodeOptions(temperatures=(0.0,))

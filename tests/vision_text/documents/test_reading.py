@@ -180,6 +180,7 @@ def test_no_more_documents_at_once_than_there_is_room_for(
     loop.run_until_complete(three())
 
 
+@pytest.mark.long
 def test_only_the_queue_of_a_stage_that_is_slow_grows(loop: asyncio.AbstractEventLoop, documents: Documents) -> None:
     """Each stage has a device of its own: what holds one up leaves the other idle, not waiting behind it."""
 

@@ -11,6 +11,7 @@ import pytest
 from load.embed_resume import Trial, run
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_document_once_whatever_ends_it(tmp_path: Path) -> None:
     trial = Trial(tmp_path, 400, workers=False)
