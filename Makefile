@@ -27,10 +27,10 @@ serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS=".
 	@exec $(BIN)/speechlane serve $(ARGS)
 
 test: .venv/installed-test system-packages lint  ## what must hold after every change; the last line is pytest's
-	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-long: .venv/installed-test  ## the few tests that take many seconds each
+test-long: .venv/installed-test system-packages  ## tests that take many seconds each, and those of LiveKit Agents and Pipecat
+	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
 	@$(BIN)/python -m pytest -m long
 
 agents: .venv-agents/installed  ## LiveKit Agents and Pipecat in .venv-agents, for the tests that run them

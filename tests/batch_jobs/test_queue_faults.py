@@ -77,6 +77,7 @@ def check_empty(server: Server) -> None:
         assert server.redis.xpending(f"speechlane:tasks:{priority}", "workers")["pending"] == 0
 
 
+@pytest.mark.long
 def test_workers_killed_at_random_moments_lose_nothing(
     server: Server, queue: Queue, workers: Callable[..., Workers]
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_cancelled_job_can_be_tried_again(tmp_path: Path, data: Path) -> None:
     assert json.loads(speechlane("jobs", "show", job_id, "--json", *place).stdout)["state"] == "queued"
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_gives_back_what_it_holds(
     tmp_path: Path, data: Path, worker: Callable[..., Worker]
 ) -> None:

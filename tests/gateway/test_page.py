@@ -290,6 +290,7 @@ def test_a_long_session_keeps_the_document_small(service: str, open_page: Callab
     assert (len(rows), rows[0], rows[-1]) == (400, "Utterance 600", "Utterance 999")
 
 
+@pytest.mark.long
 def test_a_refusal_says_what_to_do(
     open_page: Callable[..., Page], launch_service: Callable[..., RunningService]
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_refusal_says_what_to_do(
     page.wait_for_state("idle")
 
 
+@pytest.mark.long
 def test_words_survive_a_broken_connection(
     service: str, open_page: Callable[..., Page], microphone: Callable[[str], Path], references: dict[str, str]
 ) -> None:

@@ -169,6 +169,7 @@ async def test_readyz_tells_its_load_to_those_with_the_key(narrow: RunningServic
     assert set(body["devices"][0]["queue"]) == {"final", "partial", "interactive", "bulk"}
 
 
+@pytest.mark.long
 def test_it_goes_down_without_losing_the_sentence_that_is_being_said(narrow: RunningService, data: Path) -> None:
     """Last in this file, because it ends the service."""
     listen = ["listen", str(data / "austen-0870.wav"), "--url", narrow.url]

@@ -335,6 +335,7 @@ def test_by_keyboard_alone(service: str, open_page: Callable[..., Page]) -> None
     assert page.state == "idle"
 
 
+@pytest.mark.long
 def test_a_recording_at_the_microphone_is_answered(
     service: str, open_page: Callable[..., Page], data: Path, references: dict[str, str], tmp_path: Path
 ) -> None:
@@ -363,6 +364,7 @@ def test_a_recording_at_the_microphone_is_answered(
     assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_who_speaks_is_given_the_floor_and_a_hum_is_not(
     service: str, open_page: Callable[..., Page], data: Path
 ) -> None:

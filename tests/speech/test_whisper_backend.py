@@ -80,6 +80,7 @@ def drafts(draw: st.DrawFn) -> tuple[int, ...]:
 
 @settings(max_examples=12, deadline=None)
 @given(drafts())
+@pytest.mark.long
 def test_no_draft_changes_a_final(draft: tuple[int, ...]) -> None:
     plain = alone(TRUE)
     (drafted,) = run(FinalRequest(recording(TRUE), GREEDY, draft))

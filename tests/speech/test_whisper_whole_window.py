@@ -35,6 +35,7 @@ def answer(backend: WhisperBackend, request: FinalRequest) -> tuple[Any, int]:
             return result.output, job.frames
 
 
+@pytest.mark.long
 def test_finals_of_such_a_language_are_what_the_whole_window_gives_and_partials_stay_short() -> None:
     backend, samples = made("tiny.en", frozenset({"en"})), recording("austen-0870.wav")
     options = DecodeOptions(language="en", temperatures=(0.0,))

@@ -26,6 +26,7 @@ LAST_FRAME = RATE // 100
 """Samples of silence that LiveKit ends a speech with."""
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(
         not (PYTHON.parents[1] / "installed").exists(),
         reason="LiveKit Agents and Pipecat are not installed: make agents",

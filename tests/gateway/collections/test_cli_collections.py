@@ -69,6 +69,7 @@ def test_wrong_arguments_say_what_is_wrong(here: Path, arguments: list[str], tol
     assert result.exit_code in (1, 2) and told in " ".join(result.output.split()), result.output
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 async def test_documents_go_to_a_service(here: Path) -> None:
     async with served(here, api_keys=FIRST) as askers:

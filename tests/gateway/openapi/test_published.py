@@ -224,6 +224,7 @@ def _page(path: Path) -> None:
     picture.save(path)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_fuzzers_find_nothing_and_leave_nothing(fuzzed: Fuzzed) -> None:
     """A little of what `python -m load.api_fuzz` does for as long as one likes."""
