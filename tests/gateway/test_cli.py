@@ -112,6 +112,7 @@ def test_doctor_knows_its_own_service(running_service: RunningService) -> None:
     assert "a service is running there, ready" in done.stdout
 
 
+@pytest.mark.long
 def test_a_model_that_is_not_here_is_said_in_a_line(launch_service: Callable[..., RunningService]) -> None:
     service = launch_service("--models", "no-such-model-here", ready=False)
     assert service.process.wait(60) == 1
@@ -137,6 +138,7 @@ def test_models_are_listed_with_source_and_licence() -> None:
     assert "faster-whisper-tiny.en" in speechlane("models").stdout
 
 
+@pytest.mark.long
 def test_listen_in_a_pipe_prints_partials_while_speaking_and_the_final(
     service: str, data: Path, references: dict[str, str]
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_wav_in_a_pipe_is_heard_as_what_its_header_says(piece: int, monkeypatc
         assert np.abs(sound).max() == pytest.approx(8000, rel=0.15)
 
 
+@pytest.mark.long
 def test_what_fails_on_this_side_is_not_blamed_on_the_service(service: str, data: Path, tmp_path: Path) -> None:
     unreadable = os.open(tmp_path / "sound", os.O_WRONLY | os.O_CREAT)
     listening = process("listen", "-", "--url", service, stdin=unreadable, stderr=subprocess.PIPE)

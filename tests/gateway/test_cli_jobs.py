@@ -154,6 +154,7 @@ def test_what_is_wrong_is_said_with_the_remedy(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_from_handing_in_to_the_transcript(
     tmp_path: Path, data: Path, references: dict[str, str], worker: Callable[..., Worker]
 ) -> None:

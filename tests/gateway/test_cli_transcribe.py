@@ -226,6 +226,7 @@ def test_wrong_arguments_are_said_with_the_remedy(arguments: tuple[str, ...], co
     assert remedy in done.stderr
 
 
+@pytest.mark.long
 def test_a_folder_is_mirrored_and_one_bad_file_stops_nothing(
     tmp_path: Path, data: Path, references: dict[str, str]
 ) -> None:
@@ -266,6 +267,7 @@ def test_a_recording_comes_through_a_pipe(tmp_path: Path, data: Path, references
     assert errors(references["jfk.flac"], done.stdout) < 0.1
 
 
+@pytest.mark.long
 def test_bars_are_drawn_in_a_terminal(tmp_path: Path, data: Path) -> None:
     terminal, end = pty.openpty()
     files = [data / "austen-0870.wav", data / "austen-0920.wav"]
@@ -326,6 +328,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     assert not list((tmp_path / "runs").iterdir())
 
 
+@pytest.mark.long
 def test_the_same_command_runs_once_and_a_second_interrupt_ends_it_at_once(tmp_path: Path, passage: Path) -> None:
     arguments = ("transcribe", passage, "--batch-dir", tmp_path)
     running = process(*arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE)

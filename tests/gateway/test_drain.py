@@ -23,6 +23,8 @@ from wyoming.client import AsyncTcpClient
 from tests.conftest import RunningService, free_port, status_of
 from tests.gateway.realtime.client import PCM, REFERENCES, TRANSCRIPTION, recording, silence, update, wer
 
+pytestmark = pytest.mark.long
+
 NAME = "austen-0880.wav"
 SPEECH = recording(NAME)
 FIRST, REST = SPEECH[: len(SPEECH) // 4 * 2], SPEECH[len(SPEECH) // 4 * 2 :] + silence(1.0)

@@ -260,6 +260,7 @@ def test_what_was_repaired_is_marked_with_before_and_after_and_why(
     assert page.complaints() == []
 
 
+@pytest.mark.long
 def test_a_thousand_jobs_and_three_hours_of_words_are_not_all_drawn(
     service: str, finished: str, open_page: Callable[..., Page]
 ) -> None:
@@ -326,6 +327,7 @@ def large_recording(path: Path, recording: Path, filling: int) -> None:
     path.write_bytes(struct.pack("<4sI4s", b"RIFF", 4 + len(body), b"WAVE") + body)
 
 
+@pytest.mark.long
 def test_an_upload_goes_on_where_it_was_after_a_reload(
     service: str, open_page: Callable[..., Page], data: Path, tmp_path: Path
 ) -> None:
@@ -359,6 +361,7 @@ def test_an_upload_goes_on_where_it_was_after_a_reload(
     assert page.run(stored) == {}
 
 
+@pytest.mark.long
 def test_with_a_key_jobs_are_listed_and_recordings_played(
     launch_service: Callable[..., RunningService], open_page: Callable[..., Page], data: Path
 ) -> None:

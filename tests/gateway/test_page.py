@@ -215,6 +215,7 @@ def test_words_appear_while_speaking_and_stay(
     assert saved.read_text("utf-8") == f"{finals[0]}\n"
 
 
+@pytest.mark.long
 def test_a_dropped_recording_is_played_and_written_down(
     service: str, open_page: Callable[..., Page], data: Path, references: dict[str, str]
 ) -> None:
@@ -241,6 +242,7 @@ def test_a_dropped_recording_is_played_and_written_down(
     assert page.state == "idle"
 
 
+@pytest.mark.long
 def test_what_was_said_can_be_taken_away(service: str, open_page: Callable[..., Page], data: Path) -> None:
     """The formats, by the page's own modules: subtitles are cut at words, JSON has their times."""
     page = open_page(service)
@@ -261,6 +263,7 @@ def test_what_was_said_can_be_taken_away(service: str, open_page: Callable[..., 
     assert clock == "1:02:05.0"
 
 
+@pytest.mark.long
 def test_a_long_session_keeps_the_document_small(service: str, open_page: Callable[..., Page]) -> None:
     """All utterances are kept, but only the latest rows are in the document; old audio is said to be gone."""
     page = open_page(service)
@@ -351,6 +354,7 @@ def test_words_survive_a_broken_connection(
         assert word_errors(references["austen-0870.wav"], finals[0]) <= WORD_ERRORS
 
 
+@pytest.mark.long
 def test_a_blocked_microphone_says_how_to_allow_it(service: str, open_page: Callable[..., Page]) -> None:
     page = open_page(service, allowed=False)
     page.click("#toggle")

@@ -13,7 +13,7 @@ from tests.gateway.browser import Browser, chromium, messages, needs_browser, ou
 from tests.gateway.seeing import Seeing, seeing
 from vision_text.scenes.grids import draw, random_grid
 
-pytestmark = needs_browser
+pytestmark = [*needs_browser, pytest.mark.long]
 
 
 class Page(Browser):

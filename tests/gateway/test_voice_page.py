@@ -32,7 +32,7 @@ TEXT = "On 3 May, Dr. Moore 😀 paid $29.95\nfor “tea”."
 LONG = "Seven old fishermen walked slowly down to the quiet harbour. " * 4
 FRAME_SECONDS = 0.08
 
-pytestmark = needs_browser
+pytestmark = [*needs_browser, pytest.mark.long]
 
 # Everything that leaves the page's player, recorded as it is on the audio thread, and all that is said on its sockets.
 RECORD = """

@@ -18,7 +18,7 @@ from tests.gateway.browser import Browser, chromium, needs_browser
 if TYPE_CHECKING:
     from tests.conftest import RunningService
 
-pytestmark = [needs_browser[0], pytest.mark.timeout(180)]
+pytestmark = [needs_browser[0], pytest.mark.timeout(180), pytest.mark.long]
 
 RECORDINGS = ("austen-0930.wav", "jfk.flac")
 

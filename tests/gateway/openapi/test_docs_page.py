@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 
 from tests.gateway.browser import Browser, chromium, messages, needs_browser, outside_requests
 
-pytestmark = needs_browser
+pytestmark = [*needs_browser, pytest.mark.long]
 
 
 class Page(Browser):

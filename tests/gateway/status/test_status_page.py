@@ -23,7 +23,7 @@ from gateway.settings import Settings, load_settings
 from speechlane.client import Final, connect, wav_file
 from tests.gateway.browser import Browser, chromium, enter_key, needs_browser, outside_requests
 
-pytestmark = needs_browser
+pytestmark = [*needs_browser, pytest.mark.long]
 
 KEY = "a-key-that-nobody-shall-see-4711"
 # The service's report, replaced in the page by what replace.report makes of it.
