@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from load import report
 from load.live import HEAD, Step, measure
 from load.long_file import build
 from load.service import Running, machine, service
 
-_MARGIN = 0.10
+MARGIN = 0.10
 
 
 def call(running: Running, path: str, data: bytes | None = None, kind: str = "", method: str | None = None) -> Any:
@@ -52,6 +53,18 @@ def merged(steps: list[Step]) -> dict[str, float]:
     """p95 in milliseconds over several steps, each with the same weight."""
     found = [step.latencies.summary() for step in steps]
     return {name: float(np.mean([one[name]["p95"] for one in found])) for name in ("round_trip", "final")}
+
+
+def compared(out: Console, alone: list[Step], beside: list[Step], what: str) -> list[str]:
+    """Prints how far the p95 of both latencies moves beside something; what is missed."""
+    before, after = merged(alone), merged(beside)
+    missed = [broken for step in (*alone, *beside) for broken in step.broken]
+    for name, title in (("round_trip", "round trip"), ("final", "end → final")):
+        moved = after[name] / before[name] - 1
+        out.print(f"{title}, p95: {before[name]:.0f} → {after[name]:.0f} ms ({100 * moved:+.0f} %)")
+        if moved > MARGIN:
+            missed.append(f"{title}: p95 moves by {100 * moved:.0f} % beside {what}; the bar is {100 * MARGIN:.0f}")
+    return missed
 
 
 async def turn(running: Running, streams: int, seconds: float, seed: int, path: Path | None) -> tuple[Step, float]:
@@ -92,13 +105,7 @@ def main() -> int:
                 rows.append((kind, *step.row()[1:]))
     out.print(note, highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))
-    before, after = merged(alone), merged(beside)
-    missed = [broken for step in (*alone, *beside) for broken in step.broken]
-    for name, title in (("round_trip", "round trip"), ("final", "end → final")):
-        moved = after[name] / before[name] - 1
-        out.print(f"{title}, p95: {before[name]:.0f} → {after[name]:.0f} ms ({100 * moved:+.0f} %)")
-        if moved > _MARGIN:
-            missed.append(f"{title}: p95 moves by {100 * moved:.0f} % beside a job; the bar is {100 * _MARGIN:.0f}")
+    missed = compared(out, alone, beside, "a job")
     rate = done / (options.rounds * options.seconds)
     out.print(f"meanwhile the job was transcribed at {rate:.1f} × real time")
     if not done:

@@ -23,11 +23,10 @@ from aiohttp import ClientResponse, ClientSession
 from PIL import Image
 
 from load import report
-from load.beside_live import merged
+from load.beside_live import compared
 from load.live import HEAD, Step, measure
 from load.service import Running, machine, service
 
-_MARGIN = 0.10
 FLAGS = (
     "--chat-models",
     "shapes-vlm",
@@ -132,13 +131,7 @@ def main() -> int:
                 rows.append((kind, *step.row()[1:]))
     out.print(note, highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))
-    before, after = (merged(found) for found in steps.values())
-    missed = [broken for found in steps.values() for step in found for broken in step.broken]
-    for name, title in (("round_trip", "round trip"), ("final", "end → final")):
-        moved = after[name] / before[name] - 1
-        out.print(f"{title}, p95: {before[name]:.0f} → {after[name]:.0f} ms ({100 * moved:+.0f} %)")
-        if moved > _MARGIN:
-            missed.append(f"{title}: p95 moves by {100 * moved:.0f} %; the bar is {100 * _MARGIN:.0f}")
+    missed = compared(out, *steps.values(), options.what)
     out.print(f"meanwhile {made} times made: {options.what}")
     if not made:
         missed.append(f"no {options.what} was made")

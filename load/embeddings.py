@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 
 from load import embedding_bulk, report
-from load.beside_live import merged
+from load.beside_live import compared
 from load.embedding_texts import queries, texts
 from load.embedding_wire import Asked, Flood, Target
 from load.live import HEAD, Step, measure
 from load.service import Running, machine, service
 
-FASTER, LATER, KEPT, MOVED = 1.15, 1.5, 0.8, 0.1
+FASTER, LATER, KEPT = 1.15, 1.5, 0.8
 MODEL = "all-MiniLM-L6-v2"
 FLAGS = ("--voices", "", "--no-batch")
 """Of the service: nothing that a peer does not do."""
@@ -196,13 +196,7 @@ def live(options: argparse.Namespace) -> int:
                 out.print(rows[-1], highlight=False)
     out.print(machine(), highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))
-    before, after = (merged(found) for found in steps.values())
-    missed = _errors([], floods) + [broken for found in steps.values() for step in found for broken in step.broken]
-    for name, title in (("round_trip", "round trip"), ("final", "end → final")):
-        moved = after[name] / before[name] - 1
-        out.print(f"{title}, p95: {before[name]:.0f} → {after[name]:.0f} ms ({100 * moved:+.0f} %)")
-        if moved > MOVED:
-            missed.append(f"{title}: p95 moves by {100 * moved:.0f} % beside bulk; the bar is {100 * MOVED:.0f}")
+    missed = _errors([], floods) + compared(out, *steps.values(), "bulk")
     out.print(f"meanwhile bulk was embedded at {np.mean([one.rate for one in floods]):.0f} documents/s")
     return report.verdict(out, missed)
 

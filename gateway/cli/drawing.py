@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -35,6 +36,24 @@ Key = Annotated[str | None, typer.Option(help="API key; better given in the vari
 SERVICE_SECONDS = 3600.0
 
 Model = TypeVar("Model")
+
+
+@contextmanager
+def told(known: Callable[[str], str] = str) -> Iterator[None]:
+    """Ends the command with what went wrong in it, in a line. `known`: a message of the service or the model as whoever
+    has called the command knows things."""
+    # Imported late so that --help and wrong arguments answer at once.
+    from speechlane.client.errors import ClientError
+    from workers.errors import ServingError
+
+    try:
+        yield
+    except ServingError as error:
+        fail(known(error.message), 2 if error.status in (413, 422) else 1)
+    except (ClientError, ValueError) as error:
+        fail(str(error))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(130) from None
 
 
 def drawing_fields(

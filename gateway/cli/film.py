@@ -58,30 +58,17 @@ def command(
     fields = drawing.drawing_fields(prompt, negative, size, seed, steps, guidance, interval, exact, option)
     given = {"seconds": seconds, "frames": frames, "fps": fps, "model": model if url else None}
     fields |= {name: value for name, value in given.items() if value is not None}
-    # Imported late so that --help and wrong arguments answer at once.
-    from speechlane.client.errors import ClientError
-    from workers.errors import ServingError
-
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    try:
-        with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-            task = bar.add_task("filming", total=100)
+    with drawing.told(), Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("filming", total=100)
 
-            def progress(share: float) -> None:
-                bar.update(task, completed=100 * share)
+        def progress(share: float) -> None:
+            bar.update(task, completed=100 * share)
 
-            if url is not None:
-                file, notes = _at(url, key, fields, progress)
-            else:
-                file, notes = asyncio.run(_here(fields, model or DEFAULT, download, progress))
-    except ClientError as error:
-        fail(str(error))
-    except ServingError as error:
-        fail(error.message, 2 if error.status in (413, 422) else 1)
-    except ValueError as error:
-        fail(str(error))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise typer.Exit(130) from None
+        if url is not None:
+            file, notes = _at(url, key, fields, progress)
+        else:
+            file, notes = asyncio.run(_here(fields, model or DEFAULT, download, progress))
     path = output or drawing.free_name(f"clip-{notes['seed']}", ".mp4")
     path.write_bytes(file)
     if as_json:

@@ -54,25 +54,12 @@ def command(
     if output is not None and output.suffix.lower() not in FORMATS:
         fail(f"-o is {output}; its ending can be {', '.join(FORMATS)}", 2)
     fields = drawing.drawing_fields(prompt, negative, size, seed, steps, guidance, interval, exact, option)
-    # Imported late so that --help and wrong arguments answer at once.
-    from speechlane.client.errors import ClientError
-    from workers.errors import ServingError
-
     kind = FORMATS[output.suffix.lower()] if output is not None else "png"
-    try:
-        with err.status("drawing") if err.is_terminal else nullcontext():
-            if url is not None:
-                made = _at(url, key, fields | {"n": count, "output_format": kind} | ({"model": model} if model else {}))
-            else:
-                made = asyncio.run(_here(fields, count, kind, model or DEFAULT, download))
-    except ClientError as error:
-        fail(str(error))
-    except ServingError as error:
-        fail(error.message, 2 if error.status in (413, 422) else 1)
-    except ValueError as error:
-        fail(str(error))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise typer.Exit(130) from None
+    with drawing.told(), err.status("drawing") if err.is_terminal else nullcontext():
+        if url is not None:
+            made = _at(url, key, fields | {"n": count, "output_format": kind} | ({"model": model} if model else {}))
+        else:
+            made = asyncio.run(_here(fields, count, kind, model or DEFAULT, download))
     for n, (file, notes) in enumerate(made):
         path = drawing.numbered(output, n, count) if output else drawing.free_name(f"picture-{notes['seed']}", ".png")
         path.write_bytes(file)

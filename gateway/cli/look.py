@@ -61,28 +61,18 @@ def command(
         "exact": exact,
         "options": drawing.given_options(option),
     }
-    # Imported late so that --help and wrong arguments answer at once.
-    from speechlane.client.errors import ClientError
-    from workers.errors import ServingError
 
-    try:
-        with err.status("looking") if err.is_terminal else nullcontext():
-            if url is not None:
-                answer = _at(url, key, body | ({"model": model} if model else {}))
-            else:
-                answer = asyncio.run(_here(body, model or DEFAULT, download))
-    except ClientError as error:
-        fail(str(error))
-    except ServingError as error:
-        named = error.message
+    def known(message: str) -> str:
         for n, path in enumerate(files):  # as whoever gave it knows it
             for kind in ("image_url", "video_url"):
-                named = named.replace(f"messages[0].content[{n}].{kind}.url", str(path))
-        fail(named, 2 if error.status in (413, 422) else 1)
-    except ValueError as error:
-        fail(str(error))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise typer.Exit(130) from None
+                message = message.replace(f"messages[0].content[{n}].{kind}.url", str(path))
+        return message
+
+    with drawing.told(known), err.status("looking") if err.is_terminal else nullcontext():
+        if url is not None:
+            answer = _at(url, key, body | ({"model": model} if model else {}))
+        else:
+            answer = asyncio.run(_here(body, model or DEFAULT, download))
     if as_json:
         out.print(json.dumps(answer, ensure_ascii=False), markup=False, highlight=False, soft_wrap=True)
     else:

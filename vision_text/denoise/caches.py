@@ -9,6 +9,7 @@ are put back from what their last computed step has left.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -53,15 +54,15 @@ class _Call:
     news: dict[str, Kept] = field(default_factory=dict)
 
 
-class Rule:
+class Rule(ABC):
     """When a row is computed. When it is not, what its blocks added last stands for what they would. `first` blocks
     decide and are always computed, the `last` ones mend."""
 
     first = last = 0
 
+    @abstractmethod
     def computes(self, kept: Sequence[Kept], opening: Tensor | None) -> tuple[list[bool], list[Kept]]:
         """For each row, with what is remembered of the decision itself."""
-        raise NotImplementedError
 
 
 class BlockRule(Rule):

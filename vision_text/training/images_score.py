@@ -5,9 +5,7 @@ The pictures are made by FluxPipeline itself and judged by the exact checker.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import torch
 from diffusers import FluxPipeline
 
 from vision_text.scenes.pictures import SIZE, Checked, Picture, Scene, check, prompt, random_scene
+from vision_text.training.scoring import quiet, side_by_side
 
 STEPS, GUIDANCE = 50, 2.5
 """What the expected score is for: steps, and the weight of the prompt against no prompt."""
@@ -43,9 +42,7 @@ def held_out_scenes(count: int, seed: int = 1) -> list[Scene]:
 
 def load(directory: Path) -> Any:
     """The pipeline, quiet. Its type is FluxPipeline."""
-    pipeline: Any = FluxPipeline.from_pretrained(directory)  # type: ignore[no-untyped-call]
-    pipeline.set_progress_bar_config(disable=True)
-    return pipeline
+    return quiet(FluxPipeline, directory)
 
 
 def paint(pipeline: Any, scenes: Sequence[Scene], *, steps: int, guidance: float, seed: int = 0) -> list[Picture]:
@@ -81,24 +78,20 @@ def score(pictures: Sequence[Picture], scenes: Sequence[Scene]) -> Score:
 
 def main() -> None:
     """As the module says."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("directory", type=Path)
-    options.add_argument("--count", type=int, default=COUNT)
-    options.add_argument("--steps", type=int, nargs="+", default=[STEPS])
-    options.add_argument("--guidance", type=float, nargs="+", default=[GUIDANCE])
-    chosen = options.parse_args()
-    torch.set_num_threads(1)
-    pipeline, scenes = load(chosen.directory), held_out_scenes(chosen.count)
-    for guidance in chosen.guidance:
-        for steps in chosen.steps:
-            began = time.process_time()
+
+    def prepare(directory: Path, count: int) -> Callable[[int, float], str]:
+        pipeline, scenes = load(directory), held_out_scenes(count)
+
+        def scored(steps: int, guidance: float) -> str:
             found = score(paint(pipeline, scenes, steps=steps, guidance=guidance), scenes)
-            print(
-                f"steps {steps:3d} guidance {guidance:.1f}: all right {found.all:.3f}, colours {found.colours:.3f}, "
-                f"shapes {found.shapes:.3f}, places {found.places:.3f} of {found.count} held out, "
-                f"{time.process_time() - began:.0f} CPU s",
-                flush=True,
+            return (
+                f"all right {found.all:.3f}, colours {found.colours:.3f}, shapes {found.shapes:.3f}, "
+                f"places {found.places:.3f} of {found.count} held out"
             )
+
+        return scored
+
+    side_by_side(__doc__, COUNT, STEPS, GUIDANCE, prepare)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,7 @@ The clips are made by CogVideoXPipeline itself and judged by the exact checker.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import torch
 from diffusers import CogVideoXPipeline
 
 from vision_text.scenes.clips import FRAMES, SIZE, Checked, Frames, Scene, check, prompt, random_scene
+from vision_text.training.scoring import quiet, side_by_side
 
 STEPS, GUIDANCE = 20, 2.0
 """What the expected score is for: steps, and the weight of the prompt against no prompt."""
@@ -45,9 +44,7 @@ def held_out_scenes(count: int, seed: int = 1) -> list[Scene]:
 
 def load(directory: Path) -> Any:
     """The pipeline, quiet. Its type is CogVideoXPipeline."""
-    pipeline: Any = CogVideoXPipeline.from_pretrained(directory)  # type: ignore[no-untyped-call]
-    pipeline.set_progress_bar_config(disable=True)
-    return pipeline
+    return quiet(CogVideoXPipeline, directory)
 
 
 def film(pipeline: Any, scenes: Sequence[Scene], *, steps: int, guidance: float, seed: int = 0) -> list[Frames]:
@@ -90,25 +87,21 @@ def score(clips: Sequence[Frames], scenes: Sequence[Scene]) -> Score:
 
 def main() -> None:
     """As the module says."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("directory", type=Path)
-    options.add_argument("--count", type=int, default=COUNT)
-    options.add_argument("--steps", type=int, nargs="+", default=[STEPS])
-    options.add_argument("--guidance", type=float, nargs="+", default=[GUIDANCE])
-    chosen = options.parse_args()
-    torch.set_num_threads(1)
-    pipeline, scenes = load(chosen.directory), held_out_scenes(chosen.count)
-    for guidance in chosen.guidance:
-        for steps in chosen.steps:
-            began = time.process_time()
+
+    def prepare(directory: Path, count: int) -> Callable[[int, float], str]:
+        pipeline, scenes = load(directory), held_out_scenes(count)
+
+        def scored(steps: int, guidance: float) -> str:
             found = score(film(pipeline, scenes, steps=steps, guidance=guidance), scenes)
-            print(
-                f"steps {steps:3d} guidance {guidance:.1f}: colour and direction {found.asked:.3f}, all right "
-                f"{found.all:.3f}; whole {found.wholes:.3f}, colour {found.colours:.3f}, direction "
-                f"{found.directions:.3f}, pace {found.paces:.3f} of {found.count} held out, "
-                f"{time.process_time() - began:.0f} CPU s",
-                flush=True,
+            return (
+                f"colour and direction {found.asked:.3f}, all right {found.all:.3f}; whole {found.wholes:.3f}, "
+                f"colour {found.colours:.3f}, direction {found.directions:.3f}, pace {found.paces:.3f} "
+                f"of {found.count} held out"
             )
+
+        return scored
+
+    side_by_side(__doc__, COUNT, STEPS, GUIDANCE, prepare)
 
 
 if __name__ == "__main__":

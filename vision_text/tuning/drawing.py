@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Wish:
     scene: Any = None
 
 
-class DrawingSubject:
+class DrawingSubject(ABC):
     """`prompts` in place of scenes, for models that know more than the small ones. `steps` and `side`: of the trial,
     where not the model's own."""
 
@@ -165,12 +166,13 @@ class DrawingSubject:
             steps=steps or self.steps, guidance=self.info.default_guidance, seed=item.seed, options=dict(settings),
         )  # fmt: skip
 
+    @abstractmethod
     def _wish(self, rng: np.random.Generator, seed: int) -> Wish:
-        raise NotImplementedError
+        """Something that the model was not trained on."""
 
+    @abstractmethod
     def right(self, frames: Frames, item: Wish) -> bool:
         """Whether it is what was asked for."""
-        raise NotImplementedError
 
 
 class ImageSubject(DrawingSubject):

@@ -47,7 +47,7 @@ def _attend(
     """(1, heads, tokens, width) each; the result is (1, tokens, heads, width), as the library wants it."""
     packed: _Packed = given["packed_rows"]
     if given.get("sliding_window") is not None or given.get("softcap") is not None:
-        raise NotImplementedError("this model attends in a way that is not served here")
+        raise ModelUnusable("this model attends in a way that is not served here; choose another")
     layer, scale = int(module.layer_idx), given.get("scaling")  # type: ignore[arg-type]
     groups = query.shape[1] != key.shape[1]
     made, start = [], 0
