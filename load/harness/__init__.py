@@ -1,0 +1,1 @@
+"""Many clients at a service over real sockets, each of which checks what it gets: `speechlane load`."""
