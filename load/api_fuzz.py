@@ -97,7 +97,7 @@ def fuzzed_service(directory: Path, flags: Sequence[str] = ()) -> Iterator[Fuzze
     store = directory / "keys.json"
     made = subprocess.run(
         [sys.executable, "-m", "gateway.cli", "keys", "create", "fuzz", "--key-store", str(store),
-            *(f"--scope={scope}" for scope in ("live", "speech", "batch", "embed", "documents", "admin"))],
+            *(f"--scope={scope}" for scope in ("live", "speech", "batch", "embed", "documents", "vision", "admin"))],
         capture_output=True, text=True, check=True, cwd=HERE.parent,
     )  # fmt: skip
     key = next(word for word in made.stdout.split() if word.startswith("sl_") and len(word) > 40)

@@ -111,6 +111,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
 def _mend(case: Any, body: dict[str, Any]) -> None:
     if body.get("lexicon"):
         body["lexicon"] = {"Kate": "kay t", "Lahn": "/lɑːn/"}
+    if case.path.startswith(("/v1/chat/", "/v1/images/", "/v1/videos")):
+        _mend_vision(case.path, body)
     if case.path.startswith("/v1/documents"):
         body |= {"file": Binary(PICTURE), "pages": "1"}
     for name in ("input", "documents", "query"):
@@ -120,6 +122,22 @@ def _mend(case: Any, body: dict[str, Any]) -> None:
         body |= {"filter": None} | ({} if body.get("source") else {"documents": ["emma"]})
     if case.path.endswith("search"):
         body |= {"filter": None} | ({"mode": "vector"} if body.get("vector") is not None else {})
+
+
+def _mend_vision(path: str, body: dict[str, Any]) -> None:
+    """What the small models can be asked, in a few steps; which options are proven depends on the machine."""
+    body["options"] = {}
+    if path.startswith("/v1/chat/"):
+        url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+        shown = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is top left"}]
+        body |= {"messages": [{"role": "user", "content": shown}], "max_tokens": 4}
+        body.pop("max_completion_tokens", None)
+        return
+    body |= {"prompt": "a red circle top left", "size": "auto", "steps": 2}
+    if path.startswith("/v1/videos"):
+        body.pop("seconds", None)
+        body.pop("fps", None)
+        body["frames"] = None
 
 
 def _known(given: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from gateway.speak.fields import FieldInvalid
@@ -85,8 +86,8 @@ async def _form(request: web.Request) -> dict[str, Any]:
                 if name in fields or len(fields) >= MOST_PARTS:
                     raise InputInvalid(f"{name} was sent more than once, or there are too many fields.", param=name)
                 fields[name] = _value(name, bytes(value))
-        except (ValueError, RuntimeError, AssertionError, web.RequestPayloadError) as error:
-            raise InputInvalid(f"The multipart form is malformed: {error}") from error
+        except (ValueError, RuntimeError, AssertionError, HttpProcessingError, web.RequestPayloadError) as error:
+            raise InputInvalid(f"The multipart form is malformed: {str(error)[:200]}") from error
     return fields
 
 

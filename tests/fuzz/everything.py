@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz import asked, messages, records, sounds, texts
+from tests.fuzz import asked, messages, records, seen, sounds, texts
 from tests.fuzz.target import TARGETS, Target
 
-ROOMS = (messages, asked, sounds, texts, records)
+ROOMS = (messages, asked, sounds, texts, records, seen)
 
 
 def targets() -> dict[str, Target]:

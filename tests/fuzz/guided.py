@@ -15,7 +15,7 @@ from random import Random
 
 import atheris
 
-INSTRUMENTED = ["gateway", "speech", "batch_jobs", "workers"]
+INSTRUMENTED = ["gateway", "speech", "vision_text", "batch_jobs", "workers"]
 
 with atheris.instrument_imports(include=INSTRUMENTED):
     from tests.fuzz.everything import targets
