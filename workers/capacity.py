@@ -2,18 +2,24 @@
 
 Once a session is in, its audio is never refused; so the refusal has to come at the door, at once and with an honest
 time to come back.
+
+What a stream takes is an estimate until somebody has measured how many of them a device carries. From then on a stream
+reserves its part of that number, and streams of several models fill a device together as each of them fills it alone.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 from workers.device import Device
 from workers.errors import BackendDead, Draining, Overloaded
 from workers.fairness import TENANT, Tenant
+from workers.ledger import WINDOW
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -22,16 +28,43 @@ RETRY_UNKNOWN = 5.0
 RETRY_LEAST, RETRY_MOST = 1.0, 60.0
 ROUNDING = 1e-9
 """Shares that add up to the limit on paper do so here."""
+OPEN = 100_000
+"""Free streams of a device that is open to everybody."""
+_AS_BUSY = 1.1
+"""How much busier than when it was measured a device may be before its streams are taken to cost more than they did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """So many `streams` of one model, alone on a device, were shown to meet their objective.
+
+    `busy`: seconds of step time per second that the device took with them. `within`: seconds that the objective allows
+    for (0.0: any); a device that is behind by more than that takes nobody, whatever is free on paper.
+    """
+
+    streams: int
+    busy: float
+    within: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.streams < 1:
+            raise ValueError("a measured number of streams is at least 1")
+        if not 0 <= self.busy <= 1 or not 0 <= self.within < math.inf:
+            raise ValueError("busy is a share of a device's time, from 0 to 1, and within is in seconds")
 
 
 class Lease:
-    """A reserved share (seconds of step time per second) of one device. Release it when the session is over."""
+    """A reserved share (seconds of step time per second) of one device. Release it when the session is over.
 
-    __slots__ = ("device", "share", "tenant", "began", "_capacity", "_open")
+    `measured`: what the share was made of; None when it is an estimate.
+    """
 
-    def __init__(self, capacity: Capacity, device: Device, share: float) -> None:
+    __slots__ = ("device", "share", "measured", "tenant", "began", "_capacity", "_open")
+
+    def __init__(self, capacity: Capacity, device: Device, share: float, measured: Measured | None) -> None:
         self.device = device
         self.share = share
+        self.measured = measured
         self.tenant = TENANT.get()
         self.began = device.clock()
         self._capacity = capacity
@@ -53,31 +86,46 @@ class Capacity:
 
     A device counts as used by what is reserved on it or by what its live lanes were measured to take, whichever is
     more: sessions that cost more than they reserved are noticed, while interactive and bulk work, which gives way to
-    live work, keeps nobody out.
+    live work, keeps nobody out. How busy a device was when its streams were measured does not count against them.
+
+    `everybody` is admitted for whoever measures: then only a device that is not there refuses.
     """
 
-    def __init__(self, devices: Sequence[Device], limit: float = 0.85) -> None:
+    def __init__(self, devices: Sequence[Device], limit: float = 0.85, *, everybody: bool = False) -> None:
         if not 0 < limit <= 1:
             raise ValueError("limit is a share of a device's time: above 0, at most 1")
         self.limit = limit
+        self._everybody = everybody
         self._leases: dict[Device, list[Lease]] = {device: [] for device in devices}
+        self._measured: dict[tuple[Device, str], Measured] = {}
+        self._left: dict[Device, tuple[float, float]] = {}  # when measured streams last went, and how busy it was
         self._lock = threading.Lock()
         self._draining = False
         self._lifetime: float | None = None
 
-    def admit(self, pool: Pool, share: float, first_result: float = 0.0) -> Lease:
+    def promise(self, device: Device, model: str, measured: Measured) -> None:
+        """From now on a stream of `model` reserves its part of the measured number on `device`, not an estimate."""
+        with self._lock:
+            self._measured[device, model] = measured
+
+    def measured(self, device: Device, model: str) -> Measured | None:
+        """What `promise` was told; None: streams are admitted by estimates."""
+        return self._measured.get((device, model))
+
+    def admit(self, pool: Pool, share: float, first_result: float = 0.0, *, weight: float = 1.0) -> Lease:
         """Reserve `share` on the device of `pool` with most room.
 
-        `first_result` is how many seconds the first result may take (0.0: no matter); a device whose live backlog is
-        longer is passed over. A device with nothing to do admits one session of any share: an estimate that is too
-        high can only be corrected by running. The tenant whose work this is may hold one session in any case, and
-        further ones as far as its `room` goes, so that nobody finds every place taken by somebody else.
+        `share` is an estimate; where the model was measured, the session reserves as much as `weight` of the streams
+        that were. `first_result` is how many seconds the first result may take (0.0: no matter); a device whose live
+        backlog is longer is passed over. A device with nothing to do admits one session of any share: an estimate that
+        is too high can only be corrected by running. The tenant whose work this is may hold one session in any case,
+        and further ones as far as its `room` goes, so that nobody finds every place taken by somebody else.
 
         Raises `Overloaded` with the seconds after which room is expected, `Draining`, or `BackendDead` when no
         replica is up.
         """
-        if not share > 0:
-            raise ValueError("share must be above 0 seconds of step time per second")
+        if not share > 0 or not weight > 0:
+            raise ValueError("share must be above 0 seconds of step time per second, and weight above 0")
         with self._lock:
             devices = [device for device in self._leases if device in pool.replicas]
             if self._draining or (devices and all(device.draining for device in devices)):
@@ -85,22 +133,9 @@ class Capacity:
             devices = [device for device in devices if device.ready]
             if not devices:
                 raise BackendDead(f"no device is ready for {pool.model}")
-            if not self._has_room(TENANT.get(), share, devices):
-                raise Overloaded(
-                    "this key's sessions hold all that is meant for one key; close one first",
-                    retry_after=self._room_expected(devices),
-                )
-            fitting = [device for device in devices if self._fits(device, share)]
-            if not fitting:
-                raise Overloaded("every device is reserved up to its limit", retry_after=self._room_expected(devices))
-            waits = {device: device.finish_in(Lane.PARTIAL) for device in fitting}
-            if first_result > 0:
-                fitting = [device for device in fitting if waits[device] <= first_result]
-                if not fitting:
-                    excess = min(waits.values()) - first_result
-                    raise Overloaded("the first result would be late", retry_after=_clamp(excess))
-            device = min(fitting, key=lambda device: (self._used(device), waits[device]))
-            lease = Lease(self, device, share)
+            shares = {device: self._share(device, pool.model, share, weight) for device in devices}
+            device = self._chosen(pool.model, shares, first_result)
+            lease = Lease(self, device, shares[device], self._measured.get((device, pool.model)))
             self._leases[device].append(lease)
             device.loop.live[lease.tenant] += 1
             return lease
@@ -118,11 +153,45 @@ class Capacity:
         """Sessions that hold a lease on the device."""
         return len(self._leases[device])
 
-    def free_streams(self, device: Device, share: float) -> int:
-        """How many more sessions of this share the device would admit now."""
+    def free_streams(self, device: Device, share: float, model: str = "") -> int:
+        """How many more sessions of this share, or of this model where it was measured, the device would admit now."""
         with self._lock:
-            room = int((self.limit - self._used(device) + ROUNDING) / share)
-            return max(room, int(self._idle(device))) if device.ready and not self._draining else 0
+            if not device.ready or self._draining:
+                return 0
+            if self._everybody:
+                return OPEN
+            room = self.limit - self._used(device) + ROUNDING
+            return max(int(room / self._share(device, model, share)), int(self._idle(device)))
+
+    def _share(self, device: Device, model: str, estimate: float, weight: float = 1.0) -> float:
+        measured = self._measured.get((device, model))
+        return weight * self.limit / measured.streams if measured is not None else estimate
+
+    def _chosen(self, model: str, shares: Mapping[Device, float], first_result: float) -> Device:
+        """The device that takes the session. Raises Overloaded when none of them can."""
+        devices = list(shares)
+        if self._everybody:
+            return min(devices, key=self._used)
+        if not self._has_room(TENANT.get(), min(shares.values()), devices):
+            raise Overloaded(
+                "this key's sessions hold all that is meant for one key; close one first",
+                retry_after=self._room_expected(devices),
+            )
+        fitting = [device for device in devices if self._fits(device, shares[device])]
+        if not fitting:
+            raise Overloaded("every device is reserved up to its limit", retry_after=self._room_expected(devices))
+        waits = {device: device.finish_in(Lane.PARTIAL) for device in fitting}
+        excess = {device: waits[device] - self._patience(device, model, first_result) for device in fitting}
+        fitting = [device for device in fitting if excess[device] <= 0]
+        if not fitting:
+            raise Overloaded("the first result would be late", retry_after=_clamp(min(excess.values())))
+        return min(fitting, key=lambda device: (self._used(device), waits[device]))
+
+    def _patience(self, device: Device, model: str, first_result: float) -> float:
+        """Seconds by which the device may be behind."""
+        measured = self._measured.get((device, model))
+        limits = (first_result, measured.within if measured is not None else 0.0)
+        return min((limit for limit in limits if limit > 0), default=math.inf)
 
     def _fits(self, device: Device, share: float) -> bool:
         return self._used(device) + share <= self.limit + ROUNDING or self._idle(device)
@@ -135,7 +204,24 @@ class Capacity:
         return not self._leases[device] and not device.loop.open
 
     def _used(self, device: Device) -> float:
-        return max(self._reserved(device), device.loop.ledger.live.rate(device.clock()))
+        reserved, rate = self._reserved(device), device.loop.ledger.live.rate(device.clock())
+        return rate if rate > max(reserved, self._expected(device)) else reserved
+
+    def _expected(self, device: Device) -> float:
+        """Live step time per second that is no sign of streams that cost more than they should.
+
+        A few streams may keep a device as busy as many do, for they get all the partials that many have to share. So
+        one measured stream allows for as much as all of them took, and for as long after it as the meter remembers.
+        """
+        held = [lease.measured.busy for lease in self._leases[device] if lease.measured is not None]
+        if held:
+            busy = max(held)
+        elif device in self._left:
+            left, busy = self._left[device]
+            busy *= math.exp((left - device.clock()) / WINDOW)
+        else:
+            return 0.0
+        return _AS_BUSY * busy + sum(lease.share for lease in self._leases[device] if lease.measured is None)
 
     def _reserved(self, device: Device) -> float:
         return sum(lease.share for lease in self._leases[device])
@@ -154,7 +240,10 @@ class Capacity:
             lease._open = False
             self._leases[lease.device].remove(lease)
             lease.device.loop.live -= Counter((lease.tenant,))  # whoever has none any more is gone from it
-            lasted = lease.device.clock() - lease.began
+            now = lease.device.clock()
+            if lease.measured is not None:
+                self._left[lease.device] = now, lease.measured.busy
+            lasted = now - lease.began
             self._lifetime = lasted if self._lifetime is None else 0.9 * self._lifetime + 0.1 * lasted
 
 
