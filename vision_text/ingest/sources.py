@@ -16,6 +16,7 @@ import pyarrow.parquet as parquet
 
 from vision_text.ingest.checkpoint import Position
 from vision_text.ingest.document import Document, Fault, Part, check_document, split_fields, typed
+from vision_text.ingest.pdf import read_pdf
 from vision_text.store.rows import FieldKind
 from workers.errors import InputInvalid
 
@@ -77,10 +78,10 @@ def open_source(path: Path, columns: Columns) -> Source:
         return Csv(path, columns, CSV_ENDINGS[ending])
     if ending in (".parquet", ".pq"):
         return Parquet(path, columns)
-    if ending in TEXT_ENDINGS:
+    if ending in READERS:
         return Folder(path.parent, only=path)
     raise InputInvalid(
-        f"{path.name} is none of .jsonl, .csv, .tsv, .parquet and {', '.join(TEXT_ENDINGS)}; name a folder of texts, "
+        f"{path.name} is none of .jsonl, .csv, .tsv, .parquet and {', '.join(READERS)}; name a folder of texts, "
         "or finished jobs with --jobs.",
         param="source",
     )
@@ -262,33 +263,41 @@ class Folder:
 
     def read(self, position: Position) -> Iterator[Read]:
         for number, path in enumerate(self._files[position.record :], position.record + 1):
-            yield Read(self._document(path), Position(number, 0), float(number))
+            found, missing = self._document(path)
+            if missing:  # before the document, so that whoever goes on from here reads both
+                yield Read(Fault(_shown(path.name), missing), Position(number - 1, 0), float(number - 1))
+            yield Read(found, Position(number, 0), float(number))
 
     def sample(self) -> Iterator[Mapping[str, Any]]:
         return iter(())
 
-    def _document(self, path: Path) -> Document | Fault:
+    def _document(self, path: Path) -> tuple[Document | Fault, str]:
+        """And what of the file is not in it."""
         name = path.relative_to(self._root).as_posix()
         try:
-            return check_document(Document(name, READERS[path.suffix.lower()](path), name))
+            parts, missing = READERS[path.suffix.lower()](path)
+            return check_document(Document(name, parts, name)), missing
         except InputInvalid as error:
-            return Fault(_shown(name), error.message)
+            return Fault(_shown(name), error.message), ""
         except OSError as error:
-            return Fault(_shown(name), f"It cannot be read: {error.strerror}.")
+            return Fault(_shown(name), f"It cannot be read: {error.strerror}."), ""
 
 
-def read_text(path: Path) -> tuple[Part, ...]:
+def read_text(path: Path) -> tuple[tuple[Part, ...], str]:
     """A file of UTF-8. Raises InputInvalid, OSError."""
     if path.stat().st_size > MAX_LINE:
         raise InputInvalid(f"It has over {MAX_LINE >> 20} MiB.")
     try:
-        return (Part(path.read_text("utf-8-sig")),)
+        return (Part(path.read_text("utf-8-sig")),), ""
     except UnicodeDecodeError as error:
         raise InputInvalid(f"It is not UTF-8: byte {error.start}.") from None
 
 
-READERS: dict[str, Callable[[Path], tuple[Part, ...]]] = dict.fromkeys(TEXT_ENDINGS, read_text)
-"""How a file of a folder becomes text, by its ending."""
+READERS: dict[str, Callable[[Path], tuple[tuple[Part, ...], str]]] = {
+    **dict.fromkeys(TEXT_ENDINGS, read_text),
+    ".pdf": read_pdf,
+}
+"""How a file of a folder becomes text, by its ending, and what of it does not."""
 
 
 class _Lines:

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from load.made_pages import Put, pdf
 from tests.vision_text.ingest.conftest import MODEL, Loaded
 from vision_text.embeddings.space import SpaceMismatch
 from vision_text.ingest import pipeline
 from vision_text.ingest.checkpoint import Checkpoint, Counts, FaultFile, IngestTaken
+from vision_text.ingest.document import Document, Fault
 from vision_text.ingest.embedding import LocalEmbeds, document_space, query_vector
 from vision_text.ingest.guessing import guess_fields
 from vision_text.ingest.migration import Migration
@@ -257,3 +259,25 @@ def test_a_collection_moves_to_another_space_while_it_is_used(
         notes.delete(documents=["s1"])
     with pytest.raises(SpaceMismatch):
         now.put([], loaded.run(loaded.embedder.embed(["x"])).vectors[:0], notes.space)
+
+
+def test_pdfs_of_a_folder_go_in_page_by_page_and_pages_without_text_are_named(run: Run) -> None:
+    folder = run.tmp_path / "papers"
+    folder.mkdir()
+    texts = ["A ship crossed the stormy sea at night.", "Fresh bread comes out of the baker's oven."]
+    pages = [[Put("Helvetica", 12, 60, 700, text)] for text in texts]
+    (folder / "whole.pdf").write_bytes(pdf(pages))
+    (folder / "partly.pdf").write_bytes(pdf([pages[0], [Put("Courier", 12, 60, 700, "- 2 -")], pages[1]]))
+    (folder / "scanned.pdf").write_bytes(pdf([[Put("Courier", 12, 60, 700, "1")]]))
+    (folder / "broken.pdf").write_bytes(pdf(pages)[:300])
+    source, papers = open_source(folder, Columns()), run.collection("papers")
+    found = [one.found for one in source.read(pipeline.START)]
+    documents = {one.id: [part.text for part in one.parts] for one in found if isinstance(one, Document)}
+    assert documents == {"whole.pdf": texts, "partly.pdf": texts}
+    faults = {one.where: one.reason for one in found if isinstance(one, Fault)}
+    assert faults["partly.pdf"] == "Without text, and left out: page 2."
+    assert "carries no text" in faults["scanned.pdf"]
+    assert "damaged" in faults["broken.pdf"]
+    counts = run(source, papers)
+    assert (counts.added, counts.faulted) == (2, 3)
+    assert run.best(papers, "a loaf of bread") in ("whole.pdf", "partly.pdf")
