@@ -12,7 +12,7 @@ from gateway.cli import collection_options as asked
 from gateway.cli import lane_options as lane
 from gateway.cli.console import fail
 
-HELP = """Embed documents into a collection that can be searched: JSONL, CSV, Parquet, a folder of texts and PDFs, transcripts.
+HELP = """Embed documents into a collection that can be searched: JSONL, CSV, Parquet, a folder of texts and PDFs, jobs.
 
 A record has its text in --text and its id in --id; what else it has can be filtered by (--field, or guessed from the
 first records of a new collection). Long texts are cut into pieces. With --jobs the sources are finished jobs of
