@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 from workers.clock import Clock
 from workers.handle import Handle
 from workers.task import Host, Lane, Sink, Task
+
+FEW = 8
+"""Replicas that are all compared for each task. Among more, the better one of two drawn by chance is nearly as good: the
+longest queue grows with the logarithm of the logarithm of their number, and nobody has to ask a thousand devices."""
+REMEMBERED = 4096
+"""Streams whose place is remembered before those that have no task left are forgotten."""
 
 
 class Replica(Host, Protocol):
@@ -61,6 +69,11 @@ class Pool:
         if not self.replicas:
             raise ValueError(f"no device has the model {model!r}: add its backend to one first")
         self._clock = self.replicas[0].clock
+        self._members = frozenset(self.replicas)
+        self._dice = random.Random(model)
+        self._where: dict[Hashable, Replica] = {}  # where a stream without a lease was last sent
+        self._most = REMEMBERED
+        self._lock = threading.Lock()
 
     def submit(
         self,
@@ -125,26 +138,44 @@ class Pool:
 
     def refuge(self, task: Task, away_from: Host) -> Replica | None:
         """A ready replica other than the one that died; the one that has the task's stream already, if any."""
-        others = [replica for replica in self.replicas if replica is not away_from and replica.ready]
-        return self._choose(task, others) if others else None
+        return self._choose(task, away_from)
 
     def _route(self, task: Task, lease: Placed | None) -> Replica:
         if len(self.replicas) == 1:
             return self.replicas[0]
-        ready = [replica for replica in self.replicas if replica.ready]
-        if not ready:  # one that restarts takes work; one that does not says why
-            return min(self.replicas, key=lambda replica: replica.draining)
-        if lease is not None:
-            for replica in ready:
-                if replica is lease.device:
-                    return replica
-        return self._choose(task, ready)
+        if lease is not None and lease.device.ready and lease.device in self._members:
+            return lease.device
+        # One that restarts takes work; one that does not says why.
+        return self._choose(task) or min(self.replicas, key=lambda replica: replica.draining)
 
-    def _choose(self, task: Task, ready: list[Replica]) -> Replica:
-        if len(ready) == 1:
-            return ready[0]
-        if task.stream is not None:
-            for replica in ready:
-                if replica.holds(self.model, task.stream):
-                    return replica
-        return min(ready, key=lambda replica: replica.finish_in(task.lane))
+    def _choose(self, task: Task, away_from: Host | None = None) -> Replica | None:
+        """None when no replica is ready."""
+        stream = task.stream
+        if stream is not None:
+            replica = self._where.get(stream)
+            if replica is not None and replica is not away_from and replica.ready and replica.holds(self.model, stream):
+                return replica
+        ready = self._candidates(away_from)
+        if not ready:
+            return None
+        chosen = min(ready, key=lambda replica: replica.finish_in(task.lane)) if len(ready) > 1 else ready[0]
+        if stream is not None:
+            self._remember(stream, chosen)
+        return chosen
+
+    def _candidates(self, away_from: Host | None) -> list[Replica]:
+        """Those to compare: all that are ready when there are few of them, else two by chance."""
+        if len(self.replicas) > FEW:
+            drawn = self._dice.sample(self.replicas, FEW)
+            two = [replica for replica in drawn if replica is not away_from and replica.ready][:2]
+            if two:
+                return two
+        return [replica for replica in self.replicas if replica is not away_from and replica.ready]
+
+    def _remember(self, stream: Hashable, replica: Replica) -> None:
+        with self._lock:
+            if len(self._where) >= self._most:
+                here = list(self._where.items())
+                self._where = {stream: replica for stream, replica in here if replica.holds(self.model, stream)}
+                self._most = max(REMEMBERED, 2 * len(self._where))
+            self._where[stream] = replica
