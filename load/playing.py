@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from load.capacity.binomial import upper_bound
+
 FRAME = 0.020
 LOUD = 10 ** (-45 / 20)
 """Root mean square, of full scale, above which a frame is audible."""
@@ -154,54 +156,3 @@ def outcome(utterances: Sequence[Utterance]) -> Outcome:
         first_byte=tuple(one.first - one.asked for one in whole if one.first is not None),
         first_sound=tuple(one.heard - one.asked for one in whole if one.heard is not None),
     )
-
-
-def upper_bound(events: int, trials: int, confidence: float = 0.95) -> float:
-    """The one-sided Clopper-Pearson bound: the largest share under which so few events are not yet unlikely."""
-    if events >= trials:
-        return 1.0
-    low, high = events / trials, 1.0
-    for _ in range(60):
-        share = (low + high) / 2
-        if _at_most(events, trials, share) > 1 - confidence:
-            low = share
-        else:
-            high = share
-    return high
-
-
-def _at_most(events: int, trials: int, share: float) -> float:
-    """Probability of at most so many events, each with this probability."""
-    term = float(np.exp(trials * np.log1p(-share))) if share < 1 else 0.0
-    if term == 0.0:  # far out in the tail
-        return 0.0 if share > events / trials else 1.0
-    total = term
-    for n in range(events):
-        term *= (trials - n) / (n + 1) * share / (1 - share)
-        total += term
-    return total
-
-
-class Search:
-    """The largest number that passes: doubled until one fails, then bisected to 3 %."""
-
-    def __init__(self, start: int = 1, most: int = 512) -> None:
-        self._most = most
-        self.next: int | None = min(start, most)
-        """What to try; None: found."""
-        self.found = 0
-        self._failed: int | None = None
-
-    def tell(self, passed: bool) -> None:
-        """The outcome of `next`."""
-        assert self.next is not None
-        if passed:
-            self.found = self.next
-        else:
-            self._failed = self.next
-        if self._failed is None:
-            self.next = min(2 * self.found, self._most) if self.found < self._most else None
-        elif self._failed - self.found <= max(1, int(0.03 * self.found)):
-            self.next = None
-        else:
-            self.next = (self.found + self._failed) // 2

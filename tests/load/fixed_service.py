@@ -1,11 +1,12 @@
 """The real service on a model that hears nothing, every step of which takes 50 ms, and a voice that speaks in sines.
 
 What is left to measure is everything around the models: sockets, sessions, voice activity, the step loop. It takes the
-settings of `speechlane serve`, each with a value, and two of its own:
+settings of `speechlane serve`, each with a value, and some of its own:
 
     python -m tests.load.fixed_service --port 8701 --step 0.05 --vad silero --wyoming-port 8702
 
-`--vad level` takes loud for speech, so that voice activity costs next to nothing as well.
+`--vad level` takes loud for speech, so that voice activity costs next to nothing as well. `--together` is how many
+streams are in one step: with 1, each costs the time of its steps, and the device carries a number that is known.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from gateway.server import serve
 from gateway.settings import Settings, load_settings
 from speech.asr import SAMPLE_RATE, FinalRequest, Hypothesis, PartialRequest, Transcript
+from speech.carried import Admission
 from speech.engine import Engine, EngineSettings, _return_large_blocks
 from speech.events import Word
 from speech.loading import OPENAI_NAMES, Model, ModelInfo
@@ -52,9 +54,9 @@ def words(samples: int) -> list[str]:
 class FixedAsr:
     """Partials and finals after one step of `seconds`, in which the interpreter is free as in a real model's."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, together: int = TOGETHER) -> None:
         self.spec = Spec(task="asr", model=MODEL)
-        self.limits = Limits(items=TOGETHER)
+        self.limits = Limits(items=together)
         self._seconds = seconds
 
     def load(self, device: str) -> None:
@@ -116,13 +118,19 @@ class LevelVad(SileroVad):
         ]
 
 
-def engine(seconds: float, vad: str) -> Engine:
+def engine(
+    seconds: float,
+    vad: str,
+    together: int = TOGETHER,
+    admission: Admission = "estimated",
+    asr: type[FixedAsr] = FixedAsr,
+) -> Engine:
     """An engine on these, started."""
     _return_large_blocks()
     device, ears = Device("cpu:0"), Device("vad", step_budget=0.020)
-    device.add(FixedAsr(seconds))
+    device.add(asr(seconds, together))
     ears.add(SileroVad() if vad == "silero" else LevelVad())
-    made = Engine(EngineSettings(models=(MODEL,), voices=()), [device], ears)
+    made = Engine(EngineSettings(models=(MODEL,), voices=(), admission=admission), [device], ears)
     voice = Sines(name=VOICE)
     voice.info = replace(voice.info, rate=8000)  # which every format takes; it speaks eight times as fast
     made._house.settle([voice])
@@ -131,6 +139,7 @@ def engine(seconds: float, vad: str) -> Engine:
     made._house.rehearse()
     info = ModelInfo(MODEL, "asr", ("en",), OPENAI_NAMES)
     made._models[MODEL] = Model(info, Pool(MODEL, [device]), lambda *_: SHARE)
+    made.settle()
     return made
 
 
@@ -139,16 +148,17 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--step", type=float, default=0.05, help="seconds (default %(default)g)")
     parser.add_argument("--vad", choices=("silero", "level"), default="silero", help="(default %(default)s)")
+    parser.add_argument("--together", type=int, default=TOGETHER, help="streams in a step (default %(default)s)")
     options, rest = parser.parse_known_args()
     names = {rest[n].removeprefix("--").replace("-", "_"): rest[n + 1] for n in range(0, len(rest), 2)}
 
-    async def start(_: Settings) -> Engine:
-        return await asyncio.to_thread(engine, options.step, options.vad)
+    async def start(settings: Settings) -> Engine:
+        return await asyncio.to_thread(engine, options.step, options.vad, options.together, settings.admission)
 
     def tell(url: str) -> None:
         print(url, file=sys.stderr)
 
-    settings = load_settings(**QUIET, port=options.port, **names)
+    settings = load_settings(**{**QUIET, "port": options.port, **names})
     asyncio.run(serve(settings, listening=tell, ready=tell, start=start))
 
 

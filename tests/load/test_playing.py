@@ -1,11 +1,11 @@
-"""A player's gaps, the first audible sound, the bound of a share and the search, on numbers that can be checked."""
+"""A player's gaps and the first audible sound, on numbers that can be checked."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from load.playing import Audible, Player, Search, Utterance, outcome, upper_bound
+from load.playing import Audible, Player, Utterance, outcome
 
 RATE = 8000
 
@@ -70,21 +70,3 @@ def test_figures_of_many_utterances() -> None:
     assert found.continuous == pytest.approx((2 / 3, 1, 1))
     assert found.first_sound == pytest.approx((0.1,) * 3)
     assert outcome([]).ended == 0
-
-
-@pytest.mark.parametrize(
-    ("events", "trials", "bound"),
-    [(0, 2995, 0.001), (0, 10, 0.2589), (1, 100, 0.0466), (5, 50, 0.1988), (10, 10, 1.0), (0, 0, 1.0)],
-)
-def test_the_upper_bound_is_clopper_pearsons(events: int, trials: int, bound: float) -> None:
-    assert upper_bound(events, trials) == pytest.approx(bound, abs=2e-4)
-
-
-@pytest.mark.parametrize("limit", [0, 1, 2, 3, 7, 8, 100, 500, 512, 600])
-def test_the_search_finds_the_largest_that_passes(limit: int) -> None:
-    search, tried = Search(most=512), []
-    while search.next is not None:
-        tried.append(search.next)
-        search.tell(search.next <= limit)
-    assert min(limit, 512) * 0.97 - 1 < search.found <= limit
-    assert len(set(tried)) == len(tried) <= 18

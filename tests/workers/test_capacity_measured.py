@@ -163,5 +163,5 @@ def test_everybody_is_admitted_for_whoever_measures() -> None:
 
 @pytest.mark.parametrize("wrong", [(0, 0.5), (-1, 0.5), (1, 1.5), (1, -0.1), (1, 0.5, -1.0), (1, 0.5, float("inf"))])
 def test_a_measured_number_makes_sense(wrong: tuple[int, float]) -> None:
-    with pytest.raises(ValueError, match="measured|busy"):
+    with pytest.raises(ValueError, match=r"measured|busy"):
         Measured(*wrong)
