@@ -58,6 +58,7 @@ async def start_engine(settings: Settings) -> Engine:
             threads=settings.threads,
             asr_engine=settings.asr_engine,
             utilisation=settings.utilisation,
+            admission=settings.admission,
             download=settings.download,
         )
     )

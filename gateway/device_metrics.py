@@ -43,16 +43,21 @@ def _speech(status: EngineStatus | None) -> list[Metric]:
 
 
 def _streams(status: EngineStatus | None) -> list[Metric]:
-    """Of the devices that live streams are admitted to."""
+    """Of the devices that live streams are admitted to, and of the models on them."""
     by = ["device"]
     reserved = GaugeMetricFamily("speechlane_device_reserved", "Share of step time promised to sessions.", labels=by)
     streams = GaugeMetricFamily("speechlane_device_streams", "Live streams on the device.", labels=by)
     free = GaugeMetricFamily("speechlane_device_free_streams", "Streams it would still take.", labels=by)
+    carried = GaugeMetricFamily(
+        "speechlane_carried_streams", "Streams of a model alone that fit.", labels=["device", "model", "basis"]
+    )
     for device in status.devices if status is not None else ():
         reserved.add_metric([device.name], device.reserved)
         streams.add_metric([device.name], device.streams)
         free.add_metric([device.name], device.free_streams)
-    return [reserved, streams, free]
+    for one in status.carried if status is not None else ():
+        carried.add_metric([one.device, one.model, one.basis], one.streams)
+    return [reserved, streams, free, carried]
 
 
 def _work(status: EngineStatus | None) -> list[Metric]:

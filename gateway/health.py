@@ -41,6 +41,7 @@ async def readyz(request: web.Request) -> web.Response:
             "sessions": service.sessions,
             "max_sessions": service.settings.max_sessions,
             "devices": _devices(status),
+            "carried": _carried(status),
             "speech": {"speaking": status.speech.speaking, "free": status.speech.free},
             "batch": _batch(service.batch),
             "embeddings": service.embeddings.state,
@@ -79,9 +80,28 @@ def _devices(status: EngineStatus) -> list[dict[str, Any]]:
             "reserved": round(device.reserved, 4),
             "streams": device.streams,
             "free_streams": device.free_streams,
+            "basis": device.basis,
             "queue": {lane_name(lane): count for lane, count in device.queue.items()},
         }
         for device in status.devices
+    ]
+
+
+def _carried(status: EngineStatus) -> list[dict[str, Any]]:
+    """`identity` is what a measured number holds for; `changed`, what has since become of that of the newest."""
+    return [
+        {
+            "model": one.model,
+            "task": one.task,
+            "device": one.device,
+            "streams": one.streams,
+            "basis": one.basis,
+            "objective": one.promise.objective if one.promise is not None else None,
+            "measured_at": one.promise.at if one.promise is not None else None,
+            "changed": list(one.changed),
+            "identity": dict(one.identity),
+        }
+        for one in status.carried
     ]
 
 

@@ -64,7 +64,8 @@ class Settings(BaseSettings):
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM) to serve https and wss with.")
     tls_key: Path | None = Field(None, description="Its private key (PEM).")
     models: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("tiny.en",), description="Models to load, separated by commas; the first is the default."
+        ("tiny.en",),
+        description="Models to load, separated by commas; the first is the default; base@cuda:1: on that device alone.",
     )
     voices: Annotated[tuple[str, ...], NoDecode] = Field(
         ("heart",), description="Voices to load, separated by commas; the first is the default; none: empty."
@@ -107,12 +108,20 @@ class Settings(BaseSettings):
     max_clip_seconds: float = Field(600.0, gt=0, description="Longest clip sent to a chat.")
     max_videos: int = Field(64, ge=1, description="Made videos that are kept at once, and as many that wait.")
     video_keep_seconds: float = Field(3600.0, gt=0, description="Made videos go after this long, or with a restart.")
-    device: str = Field("cpu", description="Where models run: cpu, cuda:0; cuda takes every GPU.")
+    device: str = Field(
+        "cpu",
+        description="Where models run: cpu, cuda:0; cuda takes every GPU; several with commas; cuda:2+cuda:3 is a group.",
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(
         "torch", description="torch, or reference: faster-whisper on padded windows, to compare with."
     )
     utilisation: float = Field(0.85, gt=0, le=1, description="Share of a device's time that live sessions may reserve.")
+    admission: Literal["measured", "estimated", "everybody"] = Field(
+        "measured",
+        description="measured: as many live sessions as speechlane capacity has found, where it has; estimated: never "
+        "by that; everybody: to measure, not for people.",
+    )
     download: bool = Field(False, description="Fetch models that are not on this machine from the hub at start.")
     max_sessions: int = Field(512, ge=1, description="Live sessions at once, whatever the device could carry.")
     max_sessions_per_key: int | None = Field(None, ge=1, description="Live sessions at once for each API key.")

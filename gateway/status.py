@@ -79,6 +79,7 @@ def _devices(figures: Figures, limit: float) -> Iterable[dict[str, Any]]:
         for what in ("reserved", "utilisation", "streams", "free_streams")
     )
     queues = figures.by("speechlane_queue_tasks", "device", "lane")
+    carried = figures.by("speechlane_carried_streams", "device", "model", "basis")
     for name in sorted(utilisation, key=lambda name: name not in reserved):
         yield {
             "name": name,
@@ -88,6 +89,11 @@ def _devices(figures: Figures, limit: float) -> Iterable[dict[str, Any]]:
             "streams": streams.get(name),
             "free_streams": free.get(name),
             "queue": {lane: count for (device, lane), count in queues.items() if device == name},
+            "carried": [
+                {"model": model, "streams": streams, "basis": basis}
+                for (device, model, basis), streams in carried.items()
+                if device == name
+            ],
         }
 
 

@@ -33,6 +33,7 @@ export class Devices {
       }
       places(card.root.querySelector(".places"), device);
       show(card.root.querySelector("h4 small"), room(device));
+      show(card.root.querySelector(".carried"), carried(device));
       meter(card.root.querySelector(".meter"), utilisation, reserved);
       const legend = [
         ["Utilisation", percent(utilisation), "of-used"],
@@ -67,6 +68,7 @@ export class Devices {
       head,
       ["div", "", [
         ["p", "places", ""],
+        ["p", "carried", ""],
         ["div", "meter", [["span", "reserved", ""], ["span", "used", ""], ["span", "limit", ""]]],
         ["dl", "legend", ""],
         ["p", "waiting", "Waiting for a step, by lane"],
@@ -87,6 +89,11 @@ export class Devices {
 
 function room({ streams, free_streams: free }) {
   return free > 0 ? `${plural(streams, "stream")}, room for ${count(free)} more` : `${plural(streams, "stream")}, full`;
+}
+
+/** What is known of how many streams fit, and how it is known. */
+function carried({ carried: models = [] }) {
+  return models.map(({ model, streams, basis }) => `${model}: ${plural(streams, "stream")}, ${basis}`).join(" · ");
 }
 
 /** A dot for every stream, and one for every stream that would still be taken. */

@@ -48,7 +48,22 @@ class DeviceState(TypedDict):
     reserved: float
     streams: Count
     free_streams: Count
+    basis: Literal["measured", "estimated"]
     queue: QueueOfLanes
+
+
+class StreamsCarried(TypedDict):
+    """How many streams of one model alone a device carries, by measurement or by estimate, and what that holds for."""
+
+    model: str
+    task: Literal["asr", "tts"]
+    device: str
+    streams: Count
+    basis: Literal["measured", "estimated"]
+    objective: str | None
+    measured_at: float | None
+    changed: list[str]
+    identity: dict[str, str]
 
 
 class SpeechState(TypedDict):
@@ -83,6 +98,7 @@ class Readiness(TypedDict):
     sessions: NotRequired[Count]
     max_sessions: NotRequired[Count]
     devices: NotRequired[list[DeviceState]]
+    carried: NotRequired[list[StreamsCarried]]
     speech: NotRequired[SpeechState]
     batch: NotRequired[BatchState]
     embeddings: NotRequired[Literal["off", "not_installed", "loading", "failed", "ready"]]
