@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from workers.device import Device
 from workers.errors import BackendDead, Draining, Overloaded
 from workers.fairness import TENANT, Tenant
 from workers.ledger import WINDOW
 from workers.pool import Pool
+from workers.site import Site
 from workers.task import Lane
 
 RETRY_UNKNOWN = 5.0
@@ -30,6 +29,8 @@ ROUNDING = 1e-9
 """Shares that add up to the limit on paper do so here."""
 OPEN = 100_000
 """Free streams of a device that is open to everybody."""
+_ASKED = 4
+"""Devices elsewhere that are asked for room when a session was refused that they may have room for."""
 _AS_BUSY = 1.1
 """How much busier than when it was measured a device may be before its streams are taken to cost more than they did."""
 
@@ -59,15 +60,15 @@ class Lease:
     `measured`: what the share was made of; None when it is an estimate.
     """
 
-    __slots__ = ("device", "share", "measured", "tenant", "began", "_capacity", "_open")
+    __slots__ = ("device", "share", "measured", "tenant", "began", "_capacity", "_pool", "_open")
 
-    def __init__(self, capacity: Capacity, device: Device, share: float, measured: Measured | None) -> None:
+    def __init__(self, capacity: Capacity, pool: Pool, device: Site, share: float, measured: Measured | None) -> None:
         self.device = device
         self.share = share
         self.measured = measured
         self.tenant = TENANT.get()
         self.began = device.clock()
-        self._capacity = capacity
+        self._capacity, self._pool = capacity, pool
         self._open = True
 
     def release(self) -> None:
@@ -88,27 +89,38 @@ class Capacity:
     more: sessions that cost more than they reserved are noticed, while interactive and bulk work, which gives way to
     live work, keeps nobody out. How busy a device was when its streams were measured does not count against them.
 
+    A device on another host grants this capacity a part of its limit, which is then what it is filled to. When it is
+    lost, its sessions go on where there is most room, whether that is enough for them or not: they were let in.
+
     `everybody` is admitted for whoever measures: then only a device that is not there refuses.
     """
 
-    def __init__(self, devices: Sequence[Device], limit: float = 0.85, *, everybody: bool = False) -> None:
+    def __init__(self, devices: Sequence[Site], limit: float = 0.85, *, everybody: bool = False) -> None:
         if not 0 < limit <= 1:
             raise ValueError("limit is a share of a device's time: above 0, at most 1")
         self.limit = limit
         self._everybody = everybody
-        self._leases: dict[Device, list[Lease]] = {device: [] for device in devices}
-        self._measured: dict[tuple[Device, str], Measured] = {}
-        self._left: dict[Device, tuple[float, float]] = {}  # when measured streams last went, and how busy it was
+        self._leases: dict[Site, list[Lease]] = {}
+        self._measured: dict[tuple[Site, str], Measured] = {}
+        self._left: dict[Site, tuple[float, float]] = {}  # when measured streams last went, and how busy it was
         self._lock = threading.Lock()
         self._draining = False
         self._lifetime: float | None = None
+        for device in devices:
+            self.join(device)
 
-    def promise(self, device: Device, model: str, measured: Measured) -> None:
+    def join(self, device: Site) -> None:
+        """Sessions may be admitted to this device as well."""
+        with self._lock:
+            self._leases.setdefault(device, [])
+        device.watch(self._rehome)
+
+    def promise(self, device: Site, model: str, measured: Measured) -> None:
         """From now on a stream of `model` reserves its part of the measured number on `device`, not an estimate."""
         with self._lock:
             self._measured[device, model] = measured
 
-    def measured(self, device: Device, model: str) -> Measured | None:
+    def measured(self, device: Site, model: str) -> Measured | None:
         """What `promise` was told; None: streams are admitted by estimates."""
         return self._measured.get((device, model))
 
@@ -127,51 +139,57 @@ class Capacity:
         if not share > 0 or not weight > 0:
             raise ValueError("share must be above 0 seconds of step time per second, and weight above 0")
         with self._lock:
-            devices = [device for device in self._leases if device in pool.replicas]
+            devices = [device for device in self._leases if device in pool.members]
             if self._draining or (devices and all(device.draining for device in devices)):
                 raise Draining("the service is shutting down and takes no new session")
             devices = [device for device in devices if device.ready]
             if not devices:
                 raise BackendDead(f"no device is ready for {pool.model}")
             shares = {device: self._share(device, pool.model, share, weight) for device in devices}
-            device = self._chosen(pool.model, shares, first_result)
-            lease = Lease(self, device, shares[device], self._measured.get((device, pool.model)))
+            while True:
+                device = self._chosen(pool.model, shares, first_result)
+                if device.seat(TENANT.get(), shares[device], force=self._everybody):
+                    break
+                del shares[device]  # what it had granted was taken back just now
+                if not shares:
+                    raise Overloaded("every device is reserved up to its limit", retry_after=RETRY_LEAST)
+            lease = Lease(self, pool, device, shares[device], self._measured.get((device, pool.model)))
             self._leases[device].append(lease)
-            device.loop.live[lease.tenant] += 1
             return lease
 
     def drain(self) -> None:
         """Admit nobody any more."""
         self._draining = True
 
-    def reserved(self, device: Device) -> float:
+    def reserved(self, device: Site) -> float:
         """Share of the device that is reserved."""
         with self._lock:
             return self._reserved(device)
 
-    def streams(self, device: Device) -> int:
+    def streams(self, device: Site) -> int:
         """Sessions that hold a lease on the device."""
         return len(self._leases[device])
 
-    def free_streams(self, device: Device, share: float, model: str = "") -> int:
+    def free_streams(self, device: Site, share: float, model: str = "") -> int:
         """How many more sessions of this share, or of this model where it was measured, the device would admit now."""
         with self._lock:
             if not device.ready or self._draining:
                 return 0
             if self._everybody:
                 return OPEN
-            room = self.limit - self._used(device) + ROUNDING
-            return max(int(room / self._share(device, model, share)), int(self._idle(device)))
+            return max(
+                int((self._room(device) + ROUNDING) / self._share(device, model, share)), int(self._idle(device))
+            )
 
-    def _share(self, device: Device, model: str, estimate: float, weight: float = 1.0) -> float:
+    def _share(self, device: Site, model: str, estimate: float, weight: float = 1.0) -> float:
         measured = self._measured.get((device, model))
         return weight * self.limit / measured.streams if measured is not None else estimate
 
-    def _chosen(self, model: str, shares: Mapping[Device, float], first_result: float) -> Device:
+    def _chosen(self, model: str, shares: Mapping[Site, float], first_result: float) -> Site:
         """The device that takes the session. Raises Overloaded when none of them can."""
         devices = list(shares)
         if self._everybody:
-            return min(devices, key=self._used)
+            return max(devices, key=self._room)
         if not self._has_room(TENANT.get(), min(shares.values()), devices):
             raise Overloaded(
                 "this key's sessions hold all that is meant for one key; close one first",
@@ -179,35 +197,43 @@ class Capacity:
             )
         fitting = [device for device in devices if self._fits(device, shares[device])]
         if not fitting:
-            raise Overloaded("every device is reserved up to its limit", retry_after=self._room_expected(devices))
+            asked = sum(
+                1 for _ in zip(range(_ASKED), filter(lambda one: one.wanted(shares[one]), devices), strict=False)
+            )
+            wait = RETRY_LEAST if asked else self._room_expected(devices)
+            raise Overloaded("every device is reserved up to its limit", retry_after=wait)
         waits = {device: device.finish_in(Lane.PARTIAL) for device in fitting}
         excess = {device: waits[device] - self._patience(device, model, first_result) for device in fitting}
         fitting = [device for device in fitting if excess[device] <= 0]
         if not fitting:
             raise Overloaded("the first result would be late", retry_after=_clamp(min(excess.values())))
-        return min(fitting, key=lambda device: (self._used(device), waits[device]))
+        return min(fitting, key=lambda device: (-self._room(device), waits[device]))
 
-    def _patience(self, device: Device, model: str, first_result: float) -> float:
+    def _patience(self, device: Site, model: str, first_result: float) -> float:
         """Seconds by which the device may be behind."""
         measured = self._measured.get((device, model))
         limits = (first_result, measured.within if measured is not None else 0.0)
         return min((limit for limit in limits if limit > 0), default=math.inf)
 
-    def _fits(self, device: Device, share: float) -> bool:
-        return self._used(device) + share <= self.limit + ROUNDING or self._idle(device)
+    def _fits(self, device: Site, share: float) -> bool:
+        return share <= self._room(device) + ROUNDING or self._idle(device)
 
-    def _has_room(self, tenant: Tenant, share: float, devices: list[Device]) -> bool:
+    def _has_room(self, tenant: Tenant, share: float, devices: list[Site]) -> bool:
         held = [lease.share for device in devices for lease in self._leases[device] if lease.tenant == tenant]
-        return not held or sum(held) + share <= tenant.room * self.limit * len(devices) + ROUNDING
+        allowed = sum(device.allowed(self.limit) for device in devices)
+        return not held or sum(held) + share <= tenant.room * allowed + ROUNDING
 
-    def _idle(self, device: Device) -> bool:
-        return not self._leases[device] and not device.loop.open
+    def _idle(self, device: Site) -> bool:
+        return not self._leases[device] and device.idle
 
-    def _used(self, device: Device) -> float:
-        reserved, rate = self._reserved(device), device.loop.ledger.live.rate(device.clock())
+    def _room(self, device: Site) -> float:
+        return device.allowed(self.limit) - self._used(device)
+
+    def _used(self, device: Site) -> float:
+        reserved, rate = self._reserved(device), device.live_use
         return rate if rate > max(reserved, self._expected(device)) else reserved
 
-    def _expected(self, device: Device) -> float:
+    def _expected(self, device: Site) -> float:
         """Live step time per second that is no sign of streams that cost more than they should.
 
         A few streams may keep a device as busy as many do, for they get all the partials that many have to share. So
@@ -223,10 +249,10 @@ class Capacity:
             return 0.0
         return _AS_BUSY * busy + sum(lease.share for lease in self._leases[device] if lease.measured is None)
 
-    def _reserved(self, device: Device) -> float:
+    def _reserved(self, device: Site) -> float:
         return sum(lease.share for lease in self._leases[device])
 
-    def _room_expected(self, devices: list[Device]) -> float:
+    def _room_expected(self, devices: list[Site]) -> float:
         """Seconds until one of the sessions ends, if they last as long as those before them did."""
         sessions = max(len(self._leases[device]) for device in devices)
         if not sessions or self._lifetime is None:
@@ -239,12 +265,28 @@ class Capacity:
                 return
             lease._open = False
             self._leases[lease.device].remove(lease)
-            lease.device.loop.live -= Counter((lease.tenant,))  # whoever has none any more is gone from it
+            lease.device.unseat(lease.tenant, lease.share)
             now = lease.device.clock()
             if lease.measured is not None:
                 self._left[lease.device] = now, lease.measured.busy
             lasted = now - lease.began
             self._lifetime = lasted if self._lifetime is None else 0.9 * self._lifetime + 0.1 * lasted
+
+    def _rehome(self) -> None:
+        """Some device was lost, or is there again: sessions without one go where there is most room."""
+        with self._lock:
+            for gone in [device for device, leases in self._leases.items() if leases and device.gone]:
+                for lease in list(self._leases[gone]):
+                    ready = [device for device in self._leases if device.ready and device in lease._pool.members]
+                    if ready:
+                        self._move(lease, max(ready, key=self._room))
+
+    def _move(self, lease: Lease, device: Site) -> None:
+        self._leases[lease.device].remove(lease)
+        lease.device.unseat(lease.tenant, lease.share)
+        device.seat(lease.tenant, lease.share, force=True)
+        self._leases[device].append(lease)
+        lease.device = device
 
 
 def _clamp(seconds: float) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from workers.backend import Backend
 from workers.clock import Clock, monotonic
 from workers.errors import BackendDead, Draining, Overloaded, ServingError
+from workers.fairness import Tenant
 from workers.home import Home
 from workers.latency import LatencyModel
 from workers.loop import StepLoop
@@ -165,6 +167,11 @@ class Device:
     def serves(self, model: str) -> bool:
         return model in self.loop.homes
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models that are served."""
+        return tuple(self.loop.homes)
+
     def holds(self, model: str, stream: Hashable) -> bool:
         with self.loop.lock:
             return self.loop.scheduler.holds(self.loop.homes[model], stream)
@@ -183,7 +190,7 @@ class Device:
 
     def readmit(self, task: Task) -> None:
         """Queue a task whose device died, however full the queue is: it has been admitted. Raises as `submit` does."""
-        self._take_in(task, self.loop.homes[task.home.backend.spec.model], admitted=True)
+        self._take_in(task, self.loop.homes[task.model], admitted=True)
 
     def forget(self, task: Task) -> None:
         self.loop.forget(task)
@@ -205,7 +212,8 @@ class Device:
             if refusal is not None:
                 loop.throw_away([(home, state)])
                 raise refusal
-            task.host, task.home, task.state, task.demand = self, home, state, demand
+            task.host, task.model, task.home = self, backend.spec.model, home
+            task.state, task.demand = state, demand
             replaced = loop.take(task, now)
         if replaced is not None:
             replaced.replaced()
@@ -223,6 +231,42 @@ class Device:
             wait = max(0.1, self.loop.finish_in(task.lane, now))
             return Overloaded(f"{self.name} holds all the work it may queue", retry_after=wait)
         return None
+
+    # -- what a capacity asks: the Site protocol
+
+    def allowed(self, limit: float) -> float:
+        """All of `limit`: sessions come to this device through one capacity alone."""
+        return limit
+
+    @property
+    def live_use(self) -> float:
+        """Seconds of step time per second that its live lanes took lately."""
+        return self.loop.ledger.live.rate(self.clock())
+
+    @property
+    def idle(self) -> bool:
+        """It has no task."""
+        return not self.loop.open
+
+    def seat(self, tenant: Tenant, share: float, *, force: bool = False) -> bool:
+        """A live session comes, which the capacity keeps the account of."""
+        self.loop.live[tenant] += 1
+        return True
+
+    def unseat(self, tenant: Tenant, share: float) -> None:
+        self.loop.live -= Counter((tenant,))  # whoever has none any more is gone from it
+
+    def wanted(self, share: float) -> bool:
+        """Nobody else has room of it that could be asked for."""
+        return False
+
+    @property
+    def gone(self) -> bool:
+        """Never: it is started again where it is."""
+        return False
+
+    def watch(self, errand: Callable[[], None]) -> None:
+        """It is never gone."""
 
     def stats(self) -> DeviceStats:
         """A consistent picture of the moment. From any thread."""

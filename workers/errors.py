@@ -6,6 +6,9 @@ A wire protocol translates these and only these; anything else that escapes a ba
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 LONGEST_MESSAGE, LONGEST_PARAM = 2000, 200
 """Characters. Both may repeat a name that a client made up, of any length, and are kept in logs and sent to it."""
 
@@ -21,6 +24,16 @@ class ServingError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param[:LONGEST_PARAM] if param is not None else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The same error in another process, whatever its constructor takes; without its cause and traceback."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[ServingError], args: tuple[Any, ...], fields: Mapping[str, Any]) -> ServingError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InputInvalid(ServingError):

@@ -12,8 +12,8 @@ from workers.handle import Handle
 from workers.task import Host, Lane, Sink, Task
 
 FEW = 8
-"""Replicas that are all compared for each task. Among more, the better one of two drawn by chance is nearly as good: the
-longest queue grows with the logarithm of the logarithm of their number, and nobody has to ask a thousand devices."""
+"""Replicas that are all compared for each task. Among more, the better one of two drawn by chance is nearly as good:
+the longest queue grows with the logarithm of the logarithm of their number, and nobody asks a thousand devices."""
 REMEMBERED = 4096
 """Streams whose place is remembered before those that have no task left are forgotten."""
 
@@ -74,6 +74,18 @@ class Pool:
         self._where: dict[Hashable, Replica] = {}  # where a stream without a lease was last sent
         self._most = REMEMBERED
         self._lock = threading.Lock()
+
+    @property
+    def members(self) -> frozenset[Replica]:
+        """The replicas, as a set."""
+        return self._members
+
+    def join(self, device: Replica) -> None:
+        """Another replica, from now on."""
+        with self._lock:
+            if device not in self._members:
+                self.replicas = (*self.replicas, device)
+                self._members = frozenset(self.replicas)
 
     def submit(
         self,

@@ -135,7 +135,8 @@ class Task:
     __slots__ = (
         "number", "payload", "lane", "deadline", "stream", "coalesce", "hard", "sink", "wake", "router", "clock",
         "timing", "lock", "ended", "run", "handed_out", "repeated", "retries", "moves",
-        "tenant", "host", "home", "state", "demand", "due", "since", "party", "entry", "group", "rank", "running",
+        "tenant", "host", "model", "home", "state", "demand", "due", "since", "party", "entry", "group", "rank",
+        "running",
     )  # fmt: skip
 
     def __init__(
@@ -179,6 +180,7 @@ class Task:
         self.moves = 0  # times its device died while it waited
         # Guarded by the device's lock.
         self.host: Host | None = None
+        self.model: str  # what it is for, by the name that its replicas serve
         self.home: Home
         self.state: Any = None
         self.demand: Demand

@@ -17,6 +17,7 @@ from workers.task import Task
 
 if TYPE_CHECKING:
     from workers.device import Device
+    from workers.pool import Replica
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +150,12 @@ class Watchdog:
             save(task, device, reason)
 
 
-def save(task: Task, device: Device, reason: str) -> None:
+def run_alone(task: Task) -> None:
+    """Nobody shares a step with the task from now on."""
+    task.party = next(_parties)
+
+
+def save(task: Task, device: Replica, reason: str) -> None:
     """Run a task of a dead device again: on another replica if one is ready, else there once it is back."""
     with task.lock:
         if task.ended:
@@ -157,16 +163,20 @@ def save(task: Task, device: Device, reason: str) -> None:
         if task.run is not None:
             task.run = None
             task.retries += 1
-            task.party = next(_parties)  # runs alone from now on: if it is what hangs, it hangs nobody else
+            run_alone(task)  # if it is what hangs, it hangs nobody else
         else:
             task.moves += 1
-        error: ServingError = BackendDead(f"{device.name} failed ({reason}), and so did the retry")
         if task.retries <= 1 and task.moves <= MOVES:
-            task.repeated = task.handed_out
-            refuge = task.router.refuge(task, device) if task.router is not None else None
-            try:
-                (refuge or device).readmit(task)
-                return
-            except ServingError as refused:
-                error = refused
-        task.end(error)
+            rehouse(task, device)
+        else:
+            task.end(BackendDead(f"{device.name} failed ({reason}), and so did the retry"))
+
+
+def rehouse(task: Task, device: Replica) -> None:
+    """Have a task of a dead device run as `save` says, whatever it has been through. With the task's lock held."""
+    task.repeated = task.handed_out
+    refuge = task.router.refuge(task, device) if task.router is not None else None
+    try:
+        (refuge or device).readmit(task)
+    except ServingError as refused:
+        task.end(refused)
