@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,16 +169,16 @@ class Engine:
         """Voice activity."""
         return self._vad
 
-    def open_stream(self, config: StreamConfig) -> Transcriber:
+    def open_stream(self, config: StreamConfig, make: Callable[..., Transcriber] = Transcriber) -> Transcriber:
         """Admit a live stream: its share of a device is reserved until it ends. From the event loop.
 
-        Raises InputInvalid, Overloaded, Draining, BackendDead.
+        `make` makes it, of what a `Transcriber` takes. Raises InputInvalid, Overloaded, Draining, BackendDead.
         """
         model = self._models[self.resolve(config.model)]
         share = model.share(checked(config).partial_interval, config.partials, config.options.language)
         lease = self._capacity.admit(model.pool, share)
         try:
-            return Transcriber(
+            return make(
                 config,
                 asr=model.pool,
                 vad=self._vad,

@@ -34,6 +34,15 @@ class Hearing:
         self._vad, self._clock, self._lane, self._within = vad, clock, lane, within
         self._state = VadState.fresh(Gain())
 
+    @property
+    def state(self) -> VadState:
+        """What voice activity carries behind the newest whole window."""
+        return self._state
+
+    def go_on(self, state: VadState, tail: Samples) -> None:
+        """Hear from here on as another did that had come so far."""
+        self._state, self.tail = state, tail
+
     async def hear(self, samples: Samples) -> tuple[Samples, NDArray[np.float32]]:
         """(samples of whole windows, the probability of each). Raises ServingError."""
         audio = np.concatenate([self.tail, samples])

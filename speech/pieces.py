@@ -68,6 +68,15 @@ class Piece:
         end = self._offsets[run + 1] if run + 1 < len(self._offsets) else self.length
         return min(max(self._offsets[run] + position - self._positions[run], 0), end)
 
+    def runs(self) -> list[tuple[int, int]]:
+        """Its stretches on the stream clock: where each begins, and how many samples it has."""
+        ends = [*self._offsets[1:], self.length]
+        return [
+            (at, end - first)
+            for at, first, end in zip(self._positions, self._offsets, ends, strict=True)
+            if end > first
+        ]
+
     def split(self, offset: int, utterance: int, config: StreamConfig) -> Piece:
         """Give all from sample `offset` on to a new piece of `utterance`; the samples of this one stay readable."""
         at = self.position(offset)

@@ -11,6 +11,8 @@ what is kept until then is the speech with padding at both ends, so minutes of s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,19 @@ _PAUSE = 0.2
 _TRAIL = 0.25
 """Seconds kept after speech: a last consonant is quiet, and words lose their ends when cut closer."""
 _LOOK_BACK = 6.0
+_CARRIED = (
+    "heard",
+    "taken",
+    "floor",
+    "boundary",
+    "onset",
+    "speaking",
+    "voice_end",
+    "due",
+    "paused",
+    "idle_since",
+    "begun",
+)
 
 
 class Segmenter:
@@ -118,6 +133,39 @@ class Segmenter:
         end = self._take(tail)
         self.utterance += self._begun is not None
         self._reset(end)
+
+    # Going on in another process
+
+    def holds(self, piece: Piece | None) -> bool:
+        """Whether this is the piece that still grows."""
+        return piece is not None and piece is self._piece
+
+    def state(self) -> dict[str, Any]:
+        """All that decides what comes next; of samples, only where they are on the stream's clock."""
+        piece = self._piece
+        return {
+            **{name: getattr(self, f"_{name}") for name in _CARRIED},
+            "config": self.config,
+            "next": self._next,
+            "utterance": self.utterance,
+            "recent": [(at, len(samples)) for at, samples in self._recent],
+            "piece": piece and {"config": piece.config, "runs": piece.runs(), "speech": list(piece.speech)},
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], audio: Callable[[int, int], Samples]) -> Segmenter:
+        """One that goes on from a `state`. `audio` gives the samples from one position to another."""
+        made = cls(state["config"])
+        made._next, made.utterance = state["next"], state["utterance"]
+        for name in _CARRIED:
+            setattr(made, f"_{name}", state[name])
+        made._recent.extend((at, audio(at, at + length)) for at, length in state["recent"])
+        if (kept := state["piece"]) is not None:
+            made._piece = Piece(made.utterance, kept["config"])
+            for at, length in kept["runs"]:
+                made._piece.append(audio(at, at + length), at)
+            made._piece.speech = [(start, end) for start, end in kept["speech"]]
+        return made
 
     # One window
 

@@ -20,5 +20,6 @@ def add_realtime_route(app: web.Application) -> None:
     """GET /v1/realtime, secrets for browsers that use it, and the sessions that wait for their clients."""
     app[PARKING] = parking = Parking(app[SERVICE])
     app.on_shutdown.append(parking.close)
+    app.cleanup_ctx.append(parking.keep_shared)
     app.router.add_get("/v1/realtime", realtime_handler)
     app.router.add_post("/v1/realtime/client_secrets", client_secrets_handler)

@@ -97,6 +97,32 @@ class Adapter:
                 if self._included("x.lag"):
                     self._out.send_latest("x.lag", self._event("x.lag", {"seconds": round(seconds, 3)}))
 
+    @property
+    def waiting(self) -> int | None:
+        """The first utterance that is committed and not yet transcribed."""
+        return min(self._open, default=None)
+
+    def state(self) -> dict[str, Any]:
+        """Where it is, fit for JSON; the items themselves are kept elsewhere."""
+        return {
+            "offset": self._offset,
+            "events": self._events,
+            "started": {str(utterance): item.id for utterance, item in self._started.items()},
+            "open": {str(utterance): [item.id, item.seconds] for utterance, item in self._open.items()},
+            "silent": [[item.id, item.seconds] for item in self._silent],
+        }
+
+    def go_on(self, state: dict[str, Any], item: Callable[[str], Item | None]) -> None:
+        """Be where another was; `item` finds those that are remembered."""
+
+        def of(id: str, seconds: float = 0.0) -> Item:
+            return item(id) or Item(id, seconds)
+
+        self._offset, self._events = state["offset"], state["events"]
+        self._started = {int(utterance): of(id) for utterance, id in state["started"].items()}
+        self._open = {int(utterance): of(*known) for utterance, known in state["open"].items()}
+        self._silent = [of(*known) for known in state["silent"]]
+
     def item_of(self, utterance: int) -> str | None:
         """The item of an utterance that is committed and not yet transcribed."""
         item = self._open.get(utterance)

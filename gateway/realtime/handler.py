@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from aiohttp import web
 from multidict import MultiMapping
@@ -16,17 +16,23 @@ from gateway.http_errors import ModelNotFound, error_fields
 from gateway.realtime.config import Shape, initial
 from gateway.realtime.conversation import ConversationSession, open_conversation
 from gateway.realtime.conversation import messages as conversation
+from gateway.realtime.kept import Kept
 from gateway.realtime.live import LiveSession, requested_stream
 from gateway.realtime.messages import Include, Session
-from gateway.realtime.parking import PARKING
+from gateway.realtime.parking import PARKING, Parking
 from gateway.realtime.parse import RequestError
 from gateway.realtime.resumable import ResumableSession, patient
 from gateway.realtime.session import TranscriptionSession
+from gateway.realtime.shared_session import SharedSession, continuable, track_of
 from gateway.realtime.starting import begun, heard_by, kind
+from gateway.shared.sessions import NotThere, name_of
 from gateway.sockets import Connection, limits_of
 from gateway.state import SERVICE, Service
 from gateway.upgrades import check_upgrade, subprotocols
 from workers.errors import InputInvalid, Overloaded, ServingError
+
+if TYPE_CHECKING:
+    from speech.continuing import Continuable
 
 SUBPROTOCOL = "realtime"
 BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
@@ -85,9 +91,11 @@ async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -
         config = requested_stream(engine, session, model)
     except RequestError as error:
         raise ModelNotFound(error.message, param="model") from None
+    parking = request.app[PARKING]
     if resumable:
         config = patient(config, service.settings.resume_seconds)
-    transcriber = engine.open_stream(config)
+    shared = parking.shared if resumable else None
+    transcriber = continuable(engine, config) if shared is not None else engine.open_stream(config)
     held.push_async_callback(transcriber.close)
     service.metrics.session_started("realtime")
     held.callback(service.metrics.session_ended, "realtime")
@@ -95,8 +103,15 @@ async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -
         shape = _shape(request)
         if resumable:
             assert isinstance(session, Session)
-            parking = request.app[PARKING]
-            kept = ResumableSession(connection, service, transcriber, session, config, shape, parking)
+            kept: ResumableSession
+            if shared is not None:
+                owner = request[IDENTITY].owner
+                kept = SharedSession(
+                    connection, service, cast("Continuable", transcriber), session, config, shape, parking, owner
+                )
+                kept.begin()
+            else:
+                kept = ResumableSession(connection, service, transcriber, session, config, shape, parking)
             parking.begin(kept, request[IDENTITY], held.pop_all())
             await kept.visit.over.wait()
             return connection.ws
@@ -115,12 +130,45 @@ async def _serve(request: web.Request, service: Service, held: AsyncExitStack) -
 async def _resume(request: web.Request, service: Service) -> web.StreamResponse:
     """A session that waits, or whose connection is dead without anybody having noticed, goes on on this one."""
     service.refuse_when_draining()
-    token, after = request.query["session"], request.query.get("last_event", "0")
-    if not _NUMBER.fullmatch(after):
-        raise InputInvalid("last_event is the sequence of the last event that has come.", param="last_event")
-    session = request.app[PARKING].find(token, request[IDENTITY], int(after))
+    token, parking = request.query["session"], request.app[PARKING]
+    after, taken = (_number(request.query, name) for name in ("last_event", "taken"))
+    if parking.shared is not None and not await parking.is_here(token, request[IDENTITY]):
+        return await _go_on(request, service, parking, after, taken)
+    session = parking.find(token, request[IDENTITY], after)
     async with _connected(request, service, session.seconds_left) as connection:
-        await session.take_up(connection, int(after))
+        await session.take_up(connection, after)
+    return connection.ws
+
+
+async def _go_on(
+    request: web.Request, service: Service, parking: Parking, after: int, taken: int
+) -> web.StreamResponse:
+    """A session that another gateway has kept goes on here."""
+    token, identity, shared, engine = request.query["session"], request[IDENTITY], parking.shared, service.engine
+    assert shared is not None
+    fence, fields = await shared.claim(name_of(token), identity.owner, after, taken)
+    try:
+        kept = Kept.read(fields)
+    except ValueError as error:
+        raise NotThere(f"The session cannot go on here: {error}. Begin another one.", param="session") from None
+    async with AsyncExitStack() as held:
+        held.enter_context(service.session(identity, "realtime", kept.state["id"]))
+        try:
+            config = requested_stream(engine, kept.session, heard_by(kept.session))
+        except RequestError as error:
+            raise Overloaded(f"Not at this gateway: {error.message}", retry_after=1.0) from None
+        config, track = patient(config, service.settings.resume_seconds), track_of(kept)
+        transcriber = continuable(engine, config, track)
+        held.push_async_callback(transcriber.close)
+        service.metrics.session_started("realtime")
+        held.callback(service.metrics.session_ended, "realtime")
+        async with _connected(request, service, kept.seconds_left) as connection:
+            session = SharedSession(
+                connection, service, transcriber, kept.session, config, kept.shape, parking, identity.owner, kept
+            )
+            session.go_on(token, fence, after)
+            parking.begin(session, identity, held.pop_all())
+            await session.visit.over.wait()
     return connection.ws
 
 
@@ -150,6 +198,14 @@ def _check(request: web.Request) -> None:
     if intent not in (None, "transcription", "conversation"):
         raise InputInvalid("intent can be transcription or conversation.", param="intent")
     check_upgrade(request, (SUBPROTOCOL,))
+
+
+def _number(query: MultiMapping[str], name: str) -> int:
+    given = query.get(name, "0")
+    if not _NUMBER.fullmatch(given):
+        told = {"last_event": "the sequence of the last event that has come", "taken": "events of the last x.taken"}
+        raise InputInvalid(f"{name} is {told[name]}.", param=name)
+    return int(given)
 
 
 def _wants_resume(query: MultiMapping[str], talks: bool) -> bool:

@@ -64,7 +64,7 @@ class LiveSession:
         self._config = config
         self._default_model = self._engine.resolve(None)
         self._expires_at = int(time.time() + connection.limits.session_seconds)
-        self._decoder = AudioDecoder(audio)
+        self._decoder = self._decode(audio)
         self._adapter = adapter
         self._position = 0.0
         self._quiet = Quiet()
@@ -95,10 +95,22 @@ class LiveSession:
 
     async def _hear_client(self) -> Ending | None:
         """Do what the client asks until it asks no more, and say why."""
-        self._connection.before_drain = self._quiet.wait
+        self._connection.before_drain = self._before_drain
         async for frame in self._connection.frames():
             await self._take(frame)
         return self._connection.ending
+
+    async def _before_drain(self) -> None:
+        """The service goes down: wait until the connection may end."""
+        await self._quiet.wait()
+
+    def _decode(self, audio: AudioFormat) -> AudioDecoder:
+        """What decodes audio of this format."""
+        return AudioDecoder(audio)
+
+    def _open(self, config: StreamConfig) -> Transcriber:
+        """Another stream. Raises what the engine raises."""
+        return self._engine.open_stream(config)
 
     def _stop(self, code: Close, reason: str) -> None:
         """The session cannot go on."""
@@ -174,7 +186,7 @@ class LiveSession:
         wanted = audio_format(session)
         if wanted != self._decoder.format:
             await self._hear(self._decoder.flush())
-            self._decoder = AudioDecoder(wanted)
+            self._decoder = self._decode(wanted)
         self._config = config
 
     def _stream_config(self, session: AnySession) -> StreamConfig:
@@ -186,7 +198,7 @@ class LiveSession:
         await self._end_stream(NOTHING)
         self._position += self._stream.transcriber.position
         await self._stream.close()
-        transcriber = self._engine.open_stream(config)
+        transcriber = self._open(config)
         self._adapter.restart(self._position)
         self._stream = self._listen(transcriber)
 

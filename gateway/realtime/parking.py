@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
 
 from aiohttp import web
 
 from gateway.auth import Identity
 from gateway.realtime.resumable import ResumableSession
+from gateway.realtime.shared_session import SharedSession
+from gateway.shared.link import Link
+from gateway.shared.metrics import SharedMetrics
+from gateway.shared.sessions import SharedSessions
 from gateway.sockets import Close
 from gateway.state import Service
 from workers.errors import InputInvalid, ServingError
@@ -43,6 +48,9 @@ class Parking:
         self._sessions: dict[bytes, tuple[Identity, ResumableSession]] = {}
         self._tasks: dict[asyncio.Task[None], ResumableSession] = {}
         self._parked: set[ResumableSession] = set()
+        self.shared: SharedSessions | None = None
+        """Where sessions are kept so that other gateways can go on with them; None: nowhere."""
+        self.counts: SharedMetrics | None = None
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -53,6 +61,28 @@ class Parking:
         task = asyncio.create_task(self._run(session, held), name="resumable session")
         self._tasks[task] = session
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+
+    async def is_here(self, token: str, identity: Identity) -> bool:
+        """Whether the session of this client is at this gateway, and at no other."""
+        owner, session = self._sessions.get(_digest(token), (None, None))
+        if session is None or owner != identity:
+            return False
+        return not isinstance(session, SharedSession) or await session.is_ours()
+
+    async def keep_shared(self, app: web.Application) -> AsyncIterator[None]:
+        """Keep sessions where the settings say, as long as the application runs."""
+        settings = self._service.settings
+        if settings.sessions_redis is None:
+            yield
+            return
+        self.counts = counts = SharedMetrics(self._service.metrics.registry)
+        link = Link(settings.sessions_redis.get_secret_value(), "live sessions", counts)
+        self.shared = SharedSessions(link, counts, settings.resume_seconds, settings.sessions_redis_bytes)
+        running = asyncio.create_task(self.shared.run(), name="shared sessions")
+        yield
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
     def find(self, token: str, identity: Identity, after: int) -> ResumableSession:
         """The session of this client, who has heard the events up to number `after`.
@@ -105,7 +135,9 @@ class Parking:
                 log.exception("session %s failed", session.id)
             finally:
                 # From here on nobody can take it up.
-                self._sessions.pop(_digest(session.token), None)
+                digest = _digest(session.token)
+                if self._sessions.get(digest, (None, None))[1] is session:
+                    del self._sessions[digest]
                 await session.close()
 
 

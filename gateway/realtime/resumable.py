@@ -17,7 +17,7 @@ from aiohttp import WSMessage
 
 from gateway.realtime.config import Shape
 from gateway.realtime.event_log import EventLog
-from gateway.realtime.items import new_id
+from gateway.realtime.items import Items, new_id
 from gateway.realtime.messages import AnySession, Session
 from gateway.realtime.parse import RequestError
 from gateway.realtime.session import TranscriptionSession
@@ -69,11 +69,14 @@ class ResumableSession(TranscriptionSession):
         config: StreamConfig,
         shape: Shape,
         places: Places,
+        log: EventLog | None = None,
+        items: Items | None = None,
     ) -> None:
+        """`log`, `items`: of a session that was begun before."""
         self.token = secrets.token_urlsafe(32)
         self.visit = Visit(connection)
-        self._log = EventLog(connection)
-        super().__init__(connection, service, transcriber, session, config, shape, self._log)
+        self._log = log if log is not None else EventLog(connection)
+        super().__init__(connection, service, transcriber, session, config, shape, self._log, items)
         self._places = places
         self._patience = service.settings.resume_seconds
         self._draining = service.draining
@@ -142,13 +145,23 @@ class ResumableSession(TranscriptionSession):
             if visit is None:
                 self._over = self._over or Ending(Close.EXPIRED, "nobody has come back")
                 return self._over
-            log.info("session %s goes on", self.id)
-            self._metrics.resumed()
             self.visit, self._connection = visit, visit.connection
-            taken = {"samples": self._samples, "events": self._taken}
-            event = {"type": "x.session.resumed", "event_id": new_id("event"), "session_id": self.id, **taken}
-            visit.connection.send(event)
-            await self._log.follow(visit.connection, visit.after)
+            if not await self._settle():
+                return self._over
+            await self._welcome()
+
+    async def _settle(self) -> bool:
+        """See to it that what the client will be told to have been taken in has been. False: the session has ended."""
+        return True
+
+    async def _welcome(self) -> None:
+        """Tell a client that has come back where the session is, and what it has missed."""
+        log.info("session %s goes on", self.id)
+        self._metrics.resumed()
+        taken = {"samples": self._samples, "events": self._taken}
+        event = {"type": "x.session.resumed", "event_id": new_id("event"), "session_id": self.id, **taken}
+        self._connection.send(event)
+        await self._log.follow(self._connection, self.visit.after)
 
     async def _next_visit(self, ending: Ending) -> Visit | None:
         if self._coming is None and not self._taken:
@@ -193,7 +206,10 @@ class ResumableSession(TranscriptionSession):
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
-        event = {"type": "x.taken", "event_id": new_id("event"), "samples": self._samples, "events": self._taken}
+        self._told_taken(self._samples, self._taken)
+
+    def _told_taken(self, samples: int, events: int) -> None:
+        event = {"type": "x.taken", "event_id": new_id("event"), "samples": samples, "events": events}
         self._connection.send_latest("taken", event)
 
     def _stop(self, code: Close, reason: str) -> None:

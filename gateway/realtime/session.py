@@ -29,10 +29,11 @@ class TranscriptionSession(LiveSession):
         config: StreamConfig,
         shape: Shape,
         out: Out | None = None,
+        items: Items | None = None,
     ) -> None:
-        """`out` is where events go if not to the connection."""
+        """`out` is where events go if not to the connection; `items` what remembers them, if there is something."""
         self._session = session
-        self._items = Items()
+        self._items = items if items is not None else Items()
         adapter = Adapter(
             connection if out is None else out, self._items, lambda what: includes(self._session, what), service.metrics
         )

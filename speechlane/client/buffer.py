@@ -33,6 +33,11 @@ class Unacknowledged:
         self._freed = asyncio.Event()
 
     @property
+    def taken_messages(self) -> int:
+        """What the service of this session has taken in."""
+        return self._first
+
+    @property
     def full(self) -> bool:
         """Who has more audio has to wait."""
         return self._held >= self._limit

@@ -15,6 +15,8 @@ MEANINGS = {
 }
 """Close codes of the service, and 1006 for a connection without one."""
 
+_AGAIN = re.compile(r"try again in ([0-9]{1,3}(?:\.[0-9]{1,3})?) s")
+
 
 class ClientError(Exception):
     """The session is over, or there is none."""
@@ -49,6 +51,12 @@ def refusal(status: int, body: bytes | bytearray, url: str, retry_after: str | N
     hint = " Give a valid API key; the command line takes it from --key or SPEECHLANE_API_KEY." if status == 401 else ""
     seconds = float(retry_after) if retry_after and re.fullmatch("[0-9]{1,6}", retry_after) else None
     return Refused(f"the service refused: {message}{hint}", status, seconds)
+
+
+def come_again(reason: str) -> float:
+    """Seconds after which a service says to come again in the `reason` of a close; 0.0 when it says nothing of it."""
+    found = _AGAIN.search(reason)
+    return float(found[1]) if found else 0.0
 
 
 def closed(code: int, reason: str) -> str:

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from speechlane.client.buffer import Message, Unacknowledged
-from speechlane.client.errors import ClientError, Refused, Unreachable, closed
+from speechlane.client.errors import ClientError, Refused, Unreachable, closed, come_again
 from speechlane.client.events import Event, Gap
 from speechlane.client.samples import Audio, pcm16
 from speechlane.client.sources import RATE, Source
@@ -200,6 +200,7 @@ class Session:
             while not self._heard.complete:
                 wait = 0.0
                 try:
+                    # Behind a load balancer, the same address may be another gateway that goes on with the session.
                     socket = socket or await self._connected()
                     try:
                         await self._talk(socket)
@@ -209,6 +210,7 @@ class Session:
                 except ConnectionClosed as error:
                     self.breaks += 1
                     problem: ClientError = self._judged(error)
+                    wait = come_again(error.rcvd.reason if error.rcvd is not None else "") * random.uniform(1.0, 1.5)
                 except Unreachable as error:
                     problem = error
                 except Refused as error:
@@ -230,7 +232,8 @@ class Session:
         """To the session that is there, or else to a new one."""
         if self._token is not None:
             try:
-                return await connected(self._url, self._key, session=self._token, last_event=self._last_event)
+                last, taken = self._last_event, self._buffer.taken_messages
+                return await connected(self._url, self._key, session=self._token, last_event=last, taken=taken)
             except Refused as error:
                 if error.status not in SESSION_GONE:
                     raise
