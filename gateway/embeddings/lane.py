@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -37,6 +37,8 @@ class Embeddings:
         self._settings = settings
         self._embedder: Embedder | None = None
         self._loaded = asyncio.Event()
+        self.proven: Callable[[str], Mapping[str, object]] | None = None
+        """Tells with which options a model may be served; None: as exactly as it can be run."""
         self.state = "loading" if settings.embeddings else "off"
         if settings.embeddings and not all(find_spec(name) for name in _NEEDED):
             self.state = "not_installed"
@@ -92,6 +94,7 @@ class Embeddings:
                     arithmetic=settings.embedding_arithmetic,
                     download=settings.download,
                 ),
+                *([self.proven] if self.proven is not None else []),
             )
         except Exception as error:
             self.state = "failed"

@@ -17,8 +17,8 @@ from workers.gate.subject import Settings, canonical, label
 
 log = logging.getLogger("speechlane.tune")
 
-Identify = Callable[[Mapping[str, str], str], Mapping[str, str]]
-"""The identity as it is now of a model that a profile was made for; of (the profile's, the model's name)."""
+Identify = Callable[[str, Mapping[str, str], str], Mapping[str, str]]
+"""The identity as it is now of a model that a profile was made for; of (its kind, the profile's, the model's name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ProvenOptions:
         if profile is None:
             return Known(kind, name, None, {}, {})
         try:
-            identity = self._identify(profile.identity, name)
+            identity = self._identify(kind, profile.identity, name)
         except (ValueError, OSError) as error:
             return Known(kind, name, None, {}, {}, f"it cannot be told what it is now: {error}")
         serving = profile.approved(identity)
@@ -141,7 +141,11 @@ class ProvenOptions:
         problem = f"what was proven holds no longer ({'; '.join(stale)[:300]}); tune {name} again" if stale else ""
         return Known(kind, name, profile, identity, serving, "" if serving else problem)
 
-    def _identity(self, then: Mapping[str, str], name: str) -> Mapping[str, str]:
+    def _identity(self, kind: str, then: Mapping[str, str], name: str) -> Mapping[str, str]:
+        if kind == "embeddings":
+            from vision_text.embeddings.tuning import identity_of
+
+            return identity_of(name)
         from vision_text.tuning.identity import same_model
 
         return same_model(then, name, then.get("device", self._device) if self._device == "cuda" else self._device)

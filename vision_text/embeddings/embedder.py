@@ -21,7 +21,7 @@ from vision_text.embeddings.model import Input, Model, ModelInfo, Prepared, Text
 from vision_text.embeddings.pictures import Picture
 from vision_text.embeddings.quantise import DTYPES, Ranges, shaped
 from vision_text.embeddings.reranker import Reranker
-from vision_text.embeddings.settings import OPENAI_NAMES, EmbeddingSettings
+from vision_text.embeddings.settings import OPENAI_NAMES, EmbeddingSettings, Proven, nothing_proven
 from vision_text.embeddings.space import Space
 from vision_text.models import resolve
 from workers.clock import monotonic
@@ -78,12 +78,15 @@ class Embedder:
         self._closed = False
 
     @classmethod
-    async def start(cls, devices: Sequence[Device], settings: EmbeddingSettings) -> Embedder:
-        """Load the models onto devices, running or not; seconds, off the loop. Raises ModelUnusable, ValueError."""
-        return await asyncio.to_thread(cls._start, devices, settings)
+    async def start(
+        cls, devices: Sequence[Device], settings: EmbeddingSettings, proven: Proven = nothing_proven
+    ) -> Embedder:
+        """Load the models onto devices, running or not; seconds, off the loop. `proven` tells, of a model's name, with
+        which engine and arithmetic it was shown to be good here. Raises ModelUnusable, ValueError."""
+        return await asyncio.to_thread(cls._start, devices, settings, proven)
 
     @classmethod
-    def _start(cls, devices: Sequence[Device], settings: EmbeddingSettings) -> Embedder:
+    def _start(cls, devices: Sequence[Device], settings: EmbeddingSettings, proven: Proven) -> Embedder:
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         models: list[Model] = []
@@ -91,7 +94,7 @@ class Embedder:
             found, aliases = resolve(name, allow_download=settings.download), () if n else OPENAI_NAMES
             ranges = Ranges.read(settings.ranges[name]) if name in settings.ranges else Ranges()
             kind = DualModel if is_dual(found.directory) else TextModel
-            models.append(kind.load(found, aliases, settings, ranges, devices))
+            models.append(kind.load(found, aliases, settings.with_proven(proven(found.name)), ranges, devices))
         return cls(settings, models, [Reranker.load(name, settings, devices) for name in settings.rerankers])
 
     def resolve(self, name: str | None) -> str:

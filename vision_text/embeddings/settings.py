@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+Proven = Callable[[str], Mapping[str, object]]
+"""The options with which a model of that name may be served."""
+
+
+def nothing_proven(name: str) -> Mapping[str, object]:
+    """As exactly as it can be run."""
+    return {}
+
 
 OPENAI_NAMES = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
 """Names of OpenAI's models, which stand for the default here so that clients work unchanged."""
@@ -33,3 +42,10 @@ class EmbeddingSettings:
     objective: float = 0.1
     most_characters: int = 1_000_000
     most_pixels: int = 64_000_000
+
+    def with_proven(self, options: Mapping[str, object]) -> EmbeddingSettings:
+        """With the engine and the arithmetic among the options, unless something else was asked for already."""
+        if (self.engine, self.arithmetic) != ("torch", "float32"):
+            return self
+        how: dict[str, Any] = {name: options[name] for name in ("engine", "arithmetic") if name in options}
+        return replace(self, **how)

@@ -41,8 +41,7 @@ class EmbeddingSubject:
         self._width = first.pooling.width
 
     def identity(self) -> Mapping[str, str]:
-        versions = running_on("cpu", ("torch", "numpy", "onnxruntime", "tokenizers", "speechlane"))
-        return {"weights": self._found.revision, **versions}
+        return identity_of(self.name)
 
     def options(self) -> Sequence[Option]:
         engines = [Option("engine", "onnx")] if _has_onnx(self._layout.transformer) else []
@@ -127,6 +126,13 @@ class EmbeddingSubject:
             count_calls(made, (Packed, Plain), self._counts)
             self._backends[key] = made
         return self._backends[key]
+
+
+def identity_of(name: str) -> dict[str, str]:
+    """Of a model as it is now, told from files: the same when it is tuned and before it is served. Raises
+    ModelUnusable."""
+    versions = running_on("cpu", ("torch", "numpy", "onnxruntime", "tokenizers", "speechlane"))
+    return {"weights": resolve(name).revision, **versions}
 
 
 def _directions(vectors: Sequence[Vector]) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from gateway.tune.live import Live
 from gateway.tune.metrics import ProofMetrics
 from gateway.tune.proven import ProvenOptions
 from vision_text.denoise.request import Approximation, Made
+from vision_text.embeddings.embedder import Embedder
+from vision_text.embeddings.settings import EmbeddingSettings, nothing_proven
+from vision_text.embeddings.tuning import identity_of
+from workers.device import Device
 from workers.gate.evidence import Evidence, Measured, Verdict
 from workers.gate.profile import Profile, load_profile, profile_path
 from workers.gate.thresholds import thresholds
@@ -45,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def known(folder: Path, now: Mapping[str, str] = NOW) -> ProvenOptions:
-    return ProvenOptions("cpu", folder=folder, identify=lambda then, name: now)
+    return ProvenOptions("cpu", folder=folder, identify=lambda kind, then, name: now)
 
 
 def test_a_model_starts_with_what_is_proven_and_requests_may_have_no_more(folder: Path) -> None:
@@ -211,3 +216,18 @@ async def test_reruns_are_few_at_once_and_end_with_the_service(folder: Path) -> 
     assert len(live._running) == thresholds().live.most_waiting and proven.reruns["draws", "skipped"] == 2
     await live.close()
     assert not live._running
+
+
+async def test_embeddings_are_served_with_what_is_proven_for_the_model_as_it_is(tmp_path: Path) -> None:
+    name, now = "all-MiniLM-L6-v2", identity_of("all-MiniLM-L6-v2")
+    shown = replace(evidence({"arithmetic": "bfloat16"}, Verdict.PASSED), identity=now)
+    Profile(name, "embeddings", now, [shown], shown.settings).save(tmp_path)
+    proven = ProvenOptions("cpu", folder=tmp_path)
+    for given, precision in ((partial(proven.options, "embeddings"), "bfloat16"), (nothing_proven, "float32")):
+        device = Device("cpu:0", "cpu")
+        embedder = await Embedder.start([device], EmbeddingSettings(), given)
+        assert precision in device.loop.homes[name].backend.spec.precision
+        await embedder.close()
+        device.close()
+    Profile(name, "embeddings", {**now, "weights": "other"}, [shown], shown.settings).save(tmp_path)
+    assert ProvenOptions("cpu", folder=tmp_path).options("embeddings", name) == {}
