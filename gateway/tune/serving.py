@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -38,6 +39,7 @@ def keep_proofs(app: web.Application) -> None:
     proven = ProvenOptions(service.settings.device)
     app[PROOFS] = proofs = Proofs(proven, Live(proven))
     service.vision.gate = proofs
+    service.embeddings.proven = partial(proven.options, "embeddings")
     service.metrics.registry.register(ProofMetrics(proven))
     app.on_shutdown.append(_close)
 
