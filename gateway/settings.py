@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     video_keep_seconds: float = Field(3600.0, gt=0, description="Made videos go after this long, or with a restart.")
     device: str = Field(
         "cpu",
-        description="Where models run: cpu, cuda:0; cuda takes every GPU; several with commas; cuda:2+cuda:3 is a group.",
+        description="Where models run: cpu, cuda:0; cuda takes every GPU; several with commas, cuda:2+cuda:3 a group.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
     asr_engine: Literal["torch", "reference"] = Field(

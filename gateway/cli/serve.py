@@ -17,6 +17,7 @@ from rich.text import Text
 
 from gateway.cli.console import Voice, err, fail
 from gateway.settings import ENV_PREFIX, Settings, SettingsInvalid, load_settings
+from speech.places import placed
 
 log = logging.getLogger("speechlane")
 
@@ -47,7 +48,7 @@ def command(**flags: Any) -> None:
     from gateway.telemetry.opening import CannotTrace
 
     voice = Voice(settings.log_level, settings.log_format)
-    names = ", ".join(settings.models)
+    names, default = ", ".join(settings.models), placed(settings.models[0])[0]
 
     def listening(url: str) -> None:
         voice.say(f"Loading {names} on {settings.device}; {url}/readyz tells when it is done.")
@@ -59,7 +60,7 @@ def command(**flags: Any) -> None:
         err.print(Text.assemble(("Speechlane is ready: ", "bold green"), (url, "bold")))
         err.print(f"  Page       open {url} and speak, or drop a recording on it; {url}/voice speaks")
         err.print(f"  Realtime   {url.replace('http', 'ws', 1)}/v1/realtime?intent=transcription (OpenAI's protocol)")
-        err.print(f"  Files      curl -F file=@talk.wav -F model={settings.models[0]} {url}/v1/audio/transcriptions")
+        err.print(f"  Files      curl -F file=@talk.wav -F model={default} {url}/v1/audio/transcriptions")
         err.print(f"  Terminal   speechlane listen talk.wav --url {url.replace('http', 'ws', 1)}")
         err.print("  Stop       Ctrl-C; what is being said is finished first")
 

@@ -12,6 +12,7 @@ from gateway.state import SERVICE, Service
 from gateway.tune.live import Live
 from gateway.tune.metrics import ProofMetrics
 from gateway.tune.proven import ProvenOptions
+from speech.places import usual
 
 
 class Proofs:
@@ -36,7 +37,7 @@ PROOFS = web.AppKey("proofs", Proofs)
 def keep_proofs(app: web.Application) -> None:
     """Give the service of an application its gate."""
     service: Service = app[SERVICE]
-    proven = ProvenOptions(service.settings.device)
+    proven = ProvenOptions(usual(service.settings.device))
     app[PROOFS] = proofs = Proofs(proven, Live(proven))
     service.vision.gate = proofs
     service.embeddings.proven = partial(proven.options, "embeddings")

@@ -40,6 +40,7 @@ VIDEOS = Kind(
     "vision_text.videos.filmer:Filmer",
     ("diffusers", "transformers", "safetensors", "av"),
     ("sora-2", "sora-2-pro"),
+    one=False,
 )
 CHATS_AT_ONCE, IMAGES_AT_ONCE = 64, 16
 IN_HAND_BYTES = 512 * 1024 * 1024

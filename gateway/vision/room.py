@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gateway.http_errors import ModelNotFound
 from gateway.vision.quiet import quiet
+from speech.places import placed
 from workers.errors import BackendDead, Draining, InputInvalid, ServingError
 
 if TYPE_CHECKING:
@@ -56,21 +57,23 @@ Watch = Callable[[str, str, Any], Any]
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`setting` holds the names of the models; `facade` is "module:Class", imported when it is needed; `aliases` are
-    names of others' models, which stand for the default one."""
+    names of others' models, which stand for the default one. `one`: a model takes one device, not a group of them."""
 
     name: str
     setting: str
     facade: str
     needed: tuple[str, ...]
     aliases: tuple[str, ...]
+    one: bool = True
 
 
 class Room(Generic[Model]):
-    """The models of a kind, of which the first is the default. `options` says with what a model is started, `watched`
-    what stands in its place once it is."""
+    """The models of a kind, of which the first is the default; "NAME@cuda:1" says where one is to run. `options` says
+    with what a model is started, `watched` what stands in its place once it is."""
 
     def __init__(self, kind: Kind, names: Sequence[str], *, download: bool, options: Options, watched: Watch) -> None:
-        self.kind, self.names = kind, tuple(names)
+        self._places = dict(map(placed, names))
+        self.kind, self.names = kind, tuple(self._places)
         self._download, self._options, self._watched = download, options, watched
         self._engine: Engines | None = None
         self._loading: dict[str, asyncio.Task[Model]] = {}
@@ -155,18 +158,22 @@ class Room(Generic[Model]):
             raise BackendDead("The models of this service could not be loaded; its log says why.")
         began = time.monotonic()
         try:
+            where = self._places[name]
+            devices = engine.at(where, name) if where else engine.devices
+            if self.kind.one and any("+" in device.torch_device for device in devices):
+                raise ValueError(f"{name} is to run on a group of devices, and takes one")
             await asyncio.to_thread(quiet)
             module, _, facade = self.kind.facade.partition(":")
             found = getattr(await asyncio.to_thread(importlib.import_module, module), facade)
             options = await asyncio.to_thread(self._options, self.kind.name, name)
             try:
-                model: Model = await found.start(name, engine.devices, options=options, allow_download=self._download)
+                model: Model = await found.start(name, devices, options=options, allow_download=self._download)
             except InputInvalid as error:
                 if not options:
                     raise
                 # What was proven once does not run here any more: better exact than not at all.
                 log.warning("%s is started without the options of its profile: %s", name, error.message)
-                model = await found.start(name, engine.devices, options={}, allow_download=self._download)
+                model = await found.start(name, devices, options={}, allow_download=self._download)
         except Exception as error:
             self._failed[name] = time.monotonic()
             foreseen = isinstance(error, ValueError | ImportError)

@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,20 +54,20 @@ class Group:
         cls,
         directory: Path,
         *,
-        ranks: int = 2,
-        device: str = "cpu",
+        devices: Sequence[str] = ("cpu", "cpu"),
         dtype: str = "float32",
         threads: int = 1,
         timeout: float = 600,
     ) -> Group:
-        """Start the ranks for the transformer at `directory` and wait until all have loaded it: seconds, `LOADING` at
-        most. `timeout` in seconds for a call. Raises BackendDead."""
+        """Start a rank on each of `devices` ("cpu", "cuda:1") for the transformer at `directory` and wait until all
+        have loaded it: seconds, `LOADING` at most. `timeout` in seconds for a call. Raises BackendDead."""
+        ranks = len(devices)
         if ranks < 2:
             raise ValueError("a group is of two ranks or more")
         folder = tempfile.TemporaryDirectory(prefix="speechlane-group-")
         context = _context()
         members: list[tuple[Any, Connection]] = []
-        for rank in range(ranks):
+        for rank, device in enumerate(devices):
             ours, theirs = context.Pipe()
             membership = Membership(
                 str(directory), rank, ranks, f"{folder.name}/meeting", device, dtype, threads, timeout + LOADING

@@ -26,7 +26,7 @@ _BY_BRANCH = _TYPED | {"timestep", "guidance"}
 @dataclass(frozen=True, slots=True)
 class Membership:
     """`directory`: a transformer in diffusers' form. `meeting`: a file that all ranks can write, for finding each
-    other. `device`: "cpu" or "cuda", of which each rank takes its own."""
+    other. `device`: the rank's own, "cpu" or "cuda:1"."""
 
     directory: str
     rank: int
@@ -57,7 +57,7 @@ def serve(membership: Membership, pipe: Connection) -> None:
     backend = "gloo"
     if membership.device.startswith("cuda"):
         backend = "nccl"
-        torch.cuda.set_device(membership.rank)
+        torch.cuda.set_device(torch.device(membership.device))
     else:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
@@ -70,7 +70,7 @@ def serve(membership: Membership, pipe: Connection) -> None:
         )
         loaded = load_transformer(membership.directory).to(dtype=getattr(torch, membership.dtype))
         if membership.device.startswith("cuda"):
-            loaded = loaded.to(f"cuda:{membership.rank}")
+            loaded = loaded.to(membership.device)
         models: dict[bool, Any] = {}  # over the same weights
         pipe.send(("ready", None))
         while True:

@@ -54,27 +54,37 @@ class FilmBackend(DenoiseBackend):
             # Before the model is warmed, so that the ranks are as well.
             self.group = self._start_group(device)
         try:
-            super().load(device)
+            super().load(device.partition("+")[0])
         except BaseException:
             self.close()
             raise
         self._adapter = ClipAdapter(self.pipeline)
 
     def _start_group(self, device: str) -> Group:
-        kind = device.partition(":")[0]
-        if kind == "cuda" and torch.cuda.device_count() < 2:
-            raise InputInvalid(
-                "parallel spreads a clip over two devices; this machine has one", param="options.parallel"
-            )
-        if kind == "cuda" and device not in ("cuda", "cuda:0"):
-            raise InputInvalid(
-                "parallel takes the machine's devices from the first on; start the model on the first alone",
-                param="options.parallel",
-            )
+        kind, members = device.partition(":")[0], device.split("+")
+        if len(members) > 2:
+            raise InputInvalid(f"parallel spreads a clip over two devices; {device} is more", param="options.parallel")
+        if len(members) == 1:
+            members = self._pair(device)
         threads = max(1, torch.get_num_threads() // 2)
         directory = self.found.directory / "transformer"
         dtype = "float32" if kind == "cpu" else "bfloat16"
-        return Group.start(directory, device=kind, dtype=dtype, threads=threads, timeout=ANSWER)
+        return Group.start(directory, devices=members, dtype=dtype, threads=threads, timeout=ANSWER)
+
+    def _pair(self, device: str) -> list[str]:
+        """Two devices where the model was not started on a group of them: this one and the next."""
+        if device.startswith("cpu"):
+            return ["cpu", "cpu"]
+        if torch.cuda.device_count() < 2:
+            raise InputInvalid(
+                "parallel spreads a clip over two devices; this machine has one", param="options.parallel"
+            )
+        if device not in ("cuda", "cuda:0"):
+            raise InputInvalid(
+                f"parallel needs a second device beside {device}: start the model on a group of them (cuda:2+cuda:3)",
+                param="options.parallel",
+            )
+        return ["cuda:0", "cuda:1"]
 
     def open(self, payload: Asked) -> Making:
         state = super().open(payload)
