@@ -10,18 +10,18 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import psutil
-import torch
+from functools import partial
 
 from speech import files
 from speech.asr import DecodeOptions, Samples
+from speech.carried import Basis, Carried, Carrying
 from speech.config import StreamConfig, checked
+from speech.devices import at, chosen, latency_path, make
 from speech.files import Segment
-from speech.loading import EngineSettings, Model, ModelInfo, load
+from speech.loading import USUAL, EngineSettings, Model, ModelInfo, load
 from speech.speaking.config import SpeakConfig
 from speech.speaking.house import House, SpeechStatus
+from speech.speaking.pacing import FIRST_SOUND
 from speech.speaking.speaker import Speaker
 from speech.transcriber import Transcriber
 from speech.tts import Voice, VoiceInfo
@@ -31,7 +31,6 @@ from workers.capacity import Capacity
 from workers.clock import monotonic
 from workers.device import BackendUse, Device
 from workers.errors import InputInvalid
-from workers.latency import LatencyModel
 from workers.pool import Pool
 from workers.task import Lane
 
@@ -48,13 +47,17 @@ __all__ = ["DeviceStatus", "Engine", "EngineSettings", "EngineStatus", "ModelInf
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """`utilisation` and `reserved` are seconds of step time per second; `queue` counts the tasks waiting per lane."""
+    """`utilisation` and `reserved` are seconds of step time per second; `queue` counts the tasks waiting per lane.
+
+    `free_streams` of the first model that lives there would be admitted now, which `basis` says how to know.
+    """
 
     name: str
     utilisation: float
     reserved: float
     streams: int
     free_streams: int
+    basis: Basis
     queue: dict[Lane, int]
     backends: dict[str, BackendUse] = field(default_factory=dict)
     """By model."""
@@ -66,12 +69,15 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """`ready`: every device is up and takes work. `apart` are the devices that no live stream is admitted to."""
+    """`ready`: every device is up and takes work. `apart` are the devices that no live stream is admitted to.
+    `carried`: how many streams of each model fit on each device.
+    """
 
     ready: bool
     devices: tuple[DeviceStatus, ...]
     speech: SpeechStatus
     apart: tuple[DeviceStatus, ...] = ()
+    carried: tuple[Carried, ...] = ()
 
 
 class Engine:
@@ -83,8 +89,10 @@ class Engine:
         self._settings, self._devices, self._all = settings, devices, (ears, *devices, *mouths)
         self._models: dict[str, Model] = {}
         self._vad = Pool("silero", [ears])
-        self._capacity = Capacity([*devices, *mouths], settings.utilisation)
-        self._house = House(devices, self._capacity)
+        everybody = settings.admission == "everybody"
+        self._capacity = Capacity([*devices, *mouths], settings.utilisation, everybody=everybody)
+        self._house = House(devices, self._capacity, first_sound=math.inf if everybody else FIRST_SOUND)
+        self._carrying = Carrying(self._capacity, settings.admission, settings.profiles)
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
@@ -95,31 +103,44 @@ class Engine:
     def _start(cls, settings: EngineSettings) -> Engine:
         _return_large_blocks()
         _forget_shapes(_VOICES_KEEP if settings.voices else 1)
-        names = _device_names(settings.device)
-        devices = []
-        for name in names:
-            latency = LatencyModel.load(_latency_path(settings, name))
-            devices.append(Device(name, name, latency=latency, memory=_memory(name)))
+        settings, devices, groups = make(settings)
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
-        loaded = [load(model, n == 0, settings, devices) for n, model in enumerate(settings.models)]
+        wanted = [chosen(model, devices) for model in settings.models]
+        loaded = [load(model, n == 0, settings, where) for n, (model, where) in enumerate(wanted)]
         if settings.voices:
             log.info("loading voices: %s", ", ".join(settings.voices))
-        voices = load_voices(settings.voices, allow_download=settings.download, piper_python=settings.piper_python)
-        mouths = {voice.info.model: Device(voice.info.model) for voice in voices if voice.apart}
-        engine = cls(settings, devices, ears, list(mouths.values()))
-        engine._house.settle(voices, mouths)
+        voices: list[Voice] = []
+        homes: dict[str, list[Device]] = {}
+        for name, where in (chosen(voice, devices) for voice in dict.fromkeys(settings.voices)):
+            found = load_voices((name,), allow_download=settings.download, piper_python=settings.piper_python)
+            voices += found
+            homes |= {one.info.model: [Device(one.info.model)] if one.apart else where for one in found}
+        mouths = [device for home in homes.values() for device in home if device not in devices]
+        engine = cls(settings, devices, ears, [*mouths, *groups])
+        engine._house.settle(voices, homes)
         log.info("warming %s", ", ".join(device.name for device in engine._all))
         try:
             for device in engine._all:
                 device.start()
             engine._house.rehearse()
+            engine._models = {model.info.name: model for model in loaded}
+            engine.settle()
         except BaseException:
             for device in engine._all:
                 device.close()
             raise
-        engine._models = {model.info.name: model for model in loaded}
         return engine
+
+    def settle(self) -> None:
+        """Admit by what was measured of the models here, as far as it was and still holds. Once they are all there."""
+        for name, model in self._models.items():
+            for device in self._devices:
+                if device.serves(name):
+                    self._carrying.add("asr", name, device, self._settings.asr_engine, partial(model.share, *USUAL))
+        for name, (devices, share) in self._house.shares().items():
+            for device in devices:
+                self._carrying.add("tts", name, device, "torch", share)
 
     def resolve(self, name: str | None) -> str:
         """The loaded model a wire name stands for; None and OpenAI's names mean the default.
@@ -140,8 +161,13 @@ class Engine:
 
     @property
     def devices(self) -> list[Device]:
-        """Those that models live on; other models may be added to them."""
+        """Those that models live on; other models may be added to them. Groups of devices are not among them."""
         return list(self._devices)
+
+    def at(self, where: Sequence[str], model: str) -> list[Device]:
+        """The devices, or groups of devices, on which an operator has placed a model; without a place those of
+        `devices`. Raises ValueError."""
+        return at(where, self._all[1:], model) if where else self.devices
 
     @property
     def kind(self) -> str:
@@ -176,7 +202,7 @@ class Engine:
         """
         model = self._models[self.resolve(config.model)]
         share = model.share(checked(config).partial_interval, config.partials, config.options.language)
-        lease = self._capacity.admit(model.pool, share)
+        lease = self._capacity.admit(model.pool, share, weight=share / model.share(*USUAL))
         try:
             return make(
                 config,
@@ -223,18 +249,19 @@ class Engine:
 
     def status(self) -> EngineStatus:
         """How full the devices are."""
-        default = next(iter(self._models.values()), None)
-        share = default.share(1.0, True, None) if default is not None else math.inf
         devices: list[DeviceStatus] = []
         apart: list[DeviceStatus] = []
         for device in self._all:
             stats, own = device.stats(), device in self._devices
+            first = next((model for model in self._models.values() if device.serves(model.info.name)), None)
+            share, model = (first.share(*USUAL), first.info.name) if first is not None else (math.inf, "")
             status = DeviceStatus(
                 name=device.name,
                 utilisation=stats.utilisation,
                 reserved=self._capacity.reserved(device) if own else 0.0,
                 streams=self._capacity.streams(device) if own else 0,
-                free_streams=self._capacity.free_streams(device, share) if own else 0,
+                free_streams=self._capacity.free_streams(device, share, model) if own else 0,
+                basis=self._carrying.basis(device, model),
                 queue=stats.queue,
                 backends=stats.backends,
                 resident_bytes=stats.resident_bytes,
@@ -242,7 +269,7 @@ class Engine:
             )
             (devices if own else apart).append(status)
         ready = all(device.ready for device in self._all)
-        return EngineStatus(ready, tuple(devices), self._house.status(), tuple(apart))
+        return EngineStatus(ready, tuple(devices), self._house.status(), tuple(apart), self._carrying.status())
 
     async def drain(self, timeout: float) -> None:
         """Admit nobody any more; voices speak to the end and devices finish what they hold, for `timeout` seconds."""
@@ -258,7 +285,7 @@ class Engine:
             await asyncio.to_thread(device.close)
         for device in self._devices:
             try:
-                device.loop.latency.save(_latency_path(self._settings, device.name))
+                device.loop.latency.save(latency_path(self._settings, device.name))
             except OSError as error:
                 log.warning("step times of %s could not be kept: %s", device.name, error)
 
@@ -282,30 +309,3 @@ def _forget_shapes(times: int) -> None:
     """
     for name, shapes in _SHAPES_KEPT.items():
         os.environ.setdefault(name, str(times * shapes))
-
-
-def _device_names(wanted: str) -> list[str]:
-    if wanted == "cpu":
-        return [wanted]
-    kind, _, number = wanted.partition(":")
-    if kind != "cuda" or (":" in wanted and not number.isdecimal()):
-        raise ValueError(f'there is no device "{wanted}"; use "cpu", "cuda:0" or, for every GPU, "cuda"')
-    count = torch.cuda.device_count()
-    if not count:
-        raise ValueError(f'device "{wanted}" was asked for, but torch sees no GPU; use "cpu"')
-    if not number:
-        return [f"cuda:{n}" for n in range(count)]
-    if int(number) >= count:
-        raise ValueError(f'device "{wanted}" was asked for, but there is only cuda:0 to cuda:{count - 1}')
-    return [wanted]
-
-
-def _memory(device: str) -> float:
-    """Bytes that models and streams may take together; a tenth is left to the libraries' own buffers."""
-    if device.startswith("cuda"):
-        return 0.9 * torch.cuda.mem_get_info(device)[0]
-    return 0.6 * float(psutil.virtual_memory().total)
-
-
-def _latency_path(settings: EngineSettings, device: str) -> Path:
-    return settings.profiles / f"steps-{device.replace(':', '')}.json"

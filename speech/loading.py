@@ -9,7 +9,9 @@ from pathlib import Path
 
 import torch
 
+from speech.carried import Admission
 from speech.models import cache_dir, resolve
+from speech.places import kind
 from speech.replicas import Replicas
 from speech.whisper import profile, weights
 from speech.whisper.backend import WhisperBackend
@@ -34,18 +36,23 @@ OPENAI_NAMES = (
 Share = Callable[[float, bool, str | None], float]
 """What a stream takes, by seconds between partials, whether there are any, and its language (None: any)."""
 
+USUAL = (1.0, True, None)
+"""Of the stream that a device's places are counted in: partials each second, the model's own language."""
+
 _REFERENCE_SHARE = 0.5
 """What a live stream takes with the reference engine: a padded window for every partial."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs).
-    `voices`: the same for speech; without any (or "") nothing is spoken. `piper_python` runs Piper's voices.
+    """`models`: names, paths or hub names, the first is the default. `device`: "cpu", "cuda:1", "cuda" (all GPUs), or
+    several with commas; speech/places.py has it all. `voices`: the same for speech; without any (or "") nothing is
+    spoken. `piper_python` runs Piper's voices.
 
     `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
-    admitted live streams may reserve. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and
-    decoder); one that this device cannot have is passed over.
+    admitted live streams may reserve; `admission` whether what speechlane capacity has measured says how much a stream
+    takes. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and decoder); one that this device
+    cannot have is passed over.
     """
 
     models: tuple[str, ...] = ("tiny.en",)
@@ -53,6 +60,7 @@ class EngineSettings:
     threads: int | None = None
     asr_engine: str = "torch"
     utilisation: float = 0.85
+    admission: Admission = "estimated"
     download: bool = False
     profiles: Path = field(default_factory=lambda: cache_dir() / "profiles")
     precisions: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +70,7 @@ class EngineSettings:
     @property
     def kind(self) -> str:
         """What else decides about the words: "cpu", "cuda" or "reference"."""
-        return "reference" if self.asr_engine == "reference" else self.device.partition(":")[0]
+        return "reference" if self.asr_engine == "reference" else kind(self.device)
 
 
 @dataclass(frozen=True, slots=True)

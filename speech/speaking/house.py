@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from speech.speaking.config import SpeakConfig, checked
 from speech.speaking.pacing import FIRST_SOUND
@@ -86,11 +87,11 @@ class House:
         self._files: dict[Device, Tally] = {device: Tally(clock) for device in devices}
         self._draining = False
 
-    def settle(self, voices: Sequence[Voice], apart: Mapping[str, Device] | None = None) -> None:
-        """Put voices on the devices, before those start; a model in `apart` on the device that it has there."""
+    def settle(self, voices: Sequence[Voice], homes: Mapping[str, Sequence[Device]] | None = None) -> None:
+        """Put voices on the devices, before those start; a model in `homes` on those that it has there."""
         for voice in voices:
             model = voice.info.model
-            devices = [apart[model]] if apart and model in apart else self._devices
+            devices = homes[model] if homes and model in homes else self._devices
             for device in devices:
                 if not device.serves(model):  # voices of one model share its backend
                     device.add(voice.backend())
@@ -122,6 +123,13 @@ class House:
     def voices(self) -> list[VoiceInfo]:
         """The voices as clients may name them, the default first."""
         return [resident.info for resident in self._residents]
+
+    def shares(self) -> dict[str, tuple[Sequence[Device], Callable[[], float]]]:
+        """For each model of voices its devices, and what a stream takes of one (seconds of step time per second)."""
+        found: dict[str, tuple[Sequence[Device], Callable[[], float]]] = {}
+        for one in self._residents:
+            found.setdefault(one.info.model, (one.devices, partial(one.share, self._capacity.limit)))
+        return found
 
     def resolve(self, voice: str | None = None, model: str | None = None) -> VoiceInfo:
         """The voice that wire names stand for: a name or alias, None or "" the default.
@@ -209,7 +217,8 @@ class House:
         if self._residents and not self._draining:
             first = self._residents[0]
             share = first.share(self._capacity.limit)
-            free = sum(self._capacity.free_streams(device, share) for device in first.devices)
+            model = first.info.model
+            free = sum(self._capacity.free_streams(device, share, model) for device in first.devices)
         return SpeechStatus(
             speaking=sum(tally.speaking for tally in tallies),
             free=free,
