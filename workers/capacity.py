@@ -220,8 +220,9 @@ class Capacity:
 
     def _has_room(self, tenant: Tenant, share: float, devices: list[Site]) -> bool:
         held = [lease.share for device in devices for lease in self._leases[device] if lease.tenant == tenant]
-        allowed = sum(device.allowed(self.limit) for device in devices)
-        return not held or sum(held) + share <= tenant.room * allowed + ROUNDING
+        if not held or tenant.room >= 1:
+            return True
+        return sum(held) + share <= tenant.room * sum(device.part(self.limit) for device in devices) + ROUNDING
 
     def _idle(self, device: Site) -> bool:
         return not self._leases[device] and device.idle

@@ -238,6 +238,9 @@ class Device:
         """All of `limit`: sessions come to this device through one capacity alone."""
         return limit
 
+    def part(self, limit: float) -> float:
+        return limit
+
     @property
     def live_use(self) -> float:
         """Seconds of step time per second that its live lanes took lately."""

@@ -15,6 +15,9 @@ class Site(Replica, Protocol):
     def allowed(self, limit: float) -> float:
         """What sessions of this process may reserve there together; its own devices it fills to `limit`."""
 
+    def part(self, limit: float) -> float:
+        """What they would have if everybody who uses the place had as much."""
+
     @property
     def live_use(self) -> float:
         """What live lanes took there lately, as far as that is for this process to judge."""

@@ -25,8 +25,9 @@ POLL = 0.25
 """Seconds that a call for answers waits over there; so often a device is heard of."""
 DOUBT, SILENCE = 1.5, 5.0
 """Seconds without a word after which a device gets nothing new, and after which it is lost."""
-RESEND = 1.0
-"""Seconds after which orders that nobody has acknowledged are sent again, and answers asked for again."""
+RESEND, OVERDUE = 1.0, 0.5
+"""Seconds after which orders that nobody has acknowledged are sent again, and after which a call for answers that should
+have been answered is made again."""
 _INSTANT = 1e-6
 """Seconds that are not worth waiting."""
 _TEND = 0.25
@@ -207,7 +208,7 @@ class Contact:
         if now - line.heard_at > SILENCE:
             self._lose(line, f"it has been silent for {SILENCE:g} s")
             return
-        if now - line.asked_at > POLL + RESEND:
+        if now - line.asked_at > POLL + OVERDUE:
             self._collect(line)
         if line.orders.unacknowledged and now - max(line.acked_at, line.posted_at) > RESEND:
             line.orders.rewind()

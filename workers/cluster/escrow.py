@@ -43,6 +43,7 @@ class Account:
     number: int = 0
     told: float = 0.0
     wants: int = 0
+    wanted_since: float = 0.0
     wanted_at: float = float("-inf")
 
 
@@ -83,9 +84,11 @@ class Escrow:
             return
         now = self._clock()
         account.held, account.unit = report.held, report.unit
-        account.wants = min(report.wants, _MOST_WANTS)
         if report.wants:
+            if not self._wanting(account, now):
+                account.wanted_since = now
             account.wanted_at = now
+        account.wants = min(report.wants, _MOST_WANTS)
         if report.grant == account.number:  # else it has not heard of its newest grant yet
             account.granted = report.allowed
         account.granted = max(account.granted, report.held)
@@ -123,6 +126,9 @@ class Escrow:
                 ungranted -= more
                 self._tell(account, account.granted)
 
+    def _wanting(self, account: Account, now: float) -> bool:
+        return account.wants > 0 and now - account.wanted_at < WANTED
+
     def _tell(self, account: Account, share: float) -> None:
         if abs(share - account.told) > _ROUNDING:
             account.number += 1
@@ -131,21 +137,27 @@ class Escrow:
 
     def _spare(self, accounts: list[Account], free: float, now: float) -> list[float]:
         """What each gets beyond what it holds."""
-        unit = min(self.limit, max(account.unit for account in accounts))
-        if unit <= 0:  # nobody has had a session yet
+        usual = max(account.unit for account in accounts)
+        if usual <= 0:  # nobody has had a session yet
             return [free / len(accounts)] * len(accounts)
-        seats = int((free + _ROUNDING) / unit)
-        places = {id(account): 0 for account in accounts}
-        wanting = [one for one in accounts if one.wants and now - one.wanted_at < WANTED]
-        wanting.sort(key=lambda one: (one.wanted_at, one.rank))
-        left = {id(one): one.wants for one in wanting}
-        while seats and wanting:
-            for one in list(wanting)[:seats]:
-                places[id(one)] += 1
-                left[id(one)] -= 1
-                seats -= 1
-                if not left[id(one)]:
-                    wanting.remove(one)
-        each, over = divmod(seats, len(accounts))
-        favoured = {id(one) for one in sorted(accounts, key=lambda one: one.rank)[:over]}
-        return [unit * (places[id(one)] + each + (id(one) in favoured)) for one in accounts]
+        places = [min(self.limit, account.unit or usual) for account in accounts]
+        spare = [0.0] * len(accounts)
+        left = free + _ROUNDING
+        order = sorted(range(len(accounts)), key=lambda n: accounts[n].rank)
+        wanting = [n for n in order if self._wanting(accounts[n], now)]
+        wanting.sort(key=lambda n: accounts[n].wanted_since)
+        wants = {n: accounts[n].wants for n in wanting}
+        while wanting := [n for n in wanting if wants[n] and places[n] <= left]:
+            for n in wanting:
+                if places[n] <= left:
+                    spare[n] += places[n]
+                    left -= places[n]
+                    wants[n] -= 1
+        rounds = int(left / sum(places))
+        left -= rounds * sum(places)
+        for n in order:
+            spare[n] += rounds * places[n]
+            if places[n] <= left:
+                spare[n] += places[n]
+                left -= places[n]
+        return spare

@@ -132,7 +132,7 @@ class Status(NamedTuple):
     """One moment of a device, as its gateways need it.
 
     `finish_in` by lane in seconds; `each` is what a task took lately; `held` of `limit` is reserved by the sessions of
-    all gateways.
+    all `gateways`.
     """
 
     stats: DeviceStats
@@ -141,6 +141,7 @@ class Status(NamedTuple):
     each: float
     held: float
     limit: float
+    gateways: int
 
 
 class Welcome(NamedTuple):

@@ -69,7 +69,7 @@ class RayCalls:
         if isinstance(error, ray.ActorDiedError):
             self.dead = True
         if isinstance(error, ray.RayTaskError):
-            return BackendDead(f"the call failed there: {error.cause!r}")  # type: ignore[attr-defined]
+            return BackendDead(f"the call failed there: {error.cause!r}")
         if isinstance(error, ray.RayActorError):
             return BackendDead(f"its process is gone ({type(error).__name__}){_why(error)}")
         return BackendDead(f"{type(error).__name__}: {error}")

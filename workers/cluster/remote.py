@@ -179,6 +179,10 @@ class RemoteDevice:
         """Share of the device that this gateway's sessions may reserve: its grant, whatever the limit is here."""
         return self._seats.allowed
 
+    def part(self, limit: float) -> float:
+        status = self._status
+        return status.limit / max(1, status.gateways) if status is not None else 0.0
+
     @property
     def live_use(self) -> float:
         """Nothing: the device itself grants less when its live lanes take more than they should."""

@@ -120,7 +120,7 @@ class Station:
                 left = until - self.device.clock()
                 if desk.has_news or desk.closed or desk.polls != poll or left <= 0:
                     break
-                desk.news.wait(min(left, PLAN_EVERY) if self._escrow.stale else left)
+                desk.news.wait(min(left, PLAN_EVERY) if self.divides_anew else left)
         desk.seen = self.device.clock()
         return self.take(gateway, link, ack) if desk.polls == poll else Reply(1, (), 0, None)
 
@@ -132,6 +132,11 @@ class Station:
             return desk.has_news
 
     # -- by itself
+
+    @property
+    def divides_anew(self) -> bool:
+        """Its room, at the next sweep: one is wanted soon."""
+        return self._escrow.stale
 
     def sweep(self) -> None:
         """Let go of gateways that are silent, and divide the room anew if it is time."""
@@ -154,8 +159,9 @@ class Station:
                 self._each = (stats.step_seconds - seconds) / (stats.items - items)
             self._counted = stats.items, stats.step_seconds
             finish_in = tuple(self.device.finish_in(lane) for lane in Lane)
-            escrow = self._escrow
-            self._status = Status(stats, self.device.ready, finish_in, self._each, escrow.held, escrow.limit)
+            held, limit = self._escrow.held, self._escrow.limit
+            ready, gateways = self.device.ready, len(self._desks)
+            self._status = Status(stats, ready, finish_in, self._each, held, limit, gateways)
             self._status_at = now
         return self._status
 
