@@ -26,8 +26,8 @@ POLL = 0.25
 DOUBT, SILENCE = 1.5, 5.0
 """Seconds without a word after which a device gets nothing new, and after which it is lost."""
 RESEND, OVERDUE = 1.0, 0.5
-"""Seconds after which orders that nobody has acknowledged are sent again, and after which a call for answers that should
-have been answered is made again."""
+"""Seconds after which orders that nobody has acknowledged are sent again, and after which a call for answers that is
+late is made again."""
 _INSTANT = 1e-6
 """Seconds that are not worth waiting."""
 _TEND = 0.25
@@ -98,6 +98,8 @@ class Contact:
 
     def leave(self, timeout: float) -> None:
         """Take leave of the device, for good. Blocks for up to `timeout` seconds."""
+        if self.closed:
+            return
         left = threading.Event()
         self._courier.call(partial(self._leave, left))
         left.wait(timeout)

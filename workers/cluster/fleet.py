@@ -32,6 +32,8 @@ LOOK = 1.0
 """Seconds between two looks at the cluster."""
 LONGEST = 60.0
 """Seconds between two attempts to create an actor whose device cannot be started, at most; they double."""
+SETTLED = 30.0
+"""Seconds for which there has to be room for another device while one that is placed is not there."""
 _SAY = 30.0
 """Seconds between two lines of log that nothing is there yet."""
 
@@ -62,6 +64,7 @@ class Fleet:
         self._placer: threading.Thread | None = None
         self._connected = False
         self._actor: Any = None
+        self._room_since: float | None = None  # there seems to be room for more devices
 
     @property
     def devices(self) -> list[RemoteDevice]:
@@ -106,7 +109,7 @@ class Fleet:
                 log.warning("waiting for a device of the cluster: %s", self._told())
 
     def close(self, timeout: float = 5.0) -> None:
-        """Take leave of the devices, which stay for other gateways. Blocks."""
+        """Take leave of the devices, which stay for other gateways. Blocks. Idempotent."""
         self._ending.set()
         if self._placer is not None:
             self._placer.join(timeout)
@@ -135,8 +138,13 @@ class Fleet:
     def _look(self) -> None:
         """Place as many devices as the hosts that are there have room for, and those whose actors are gone."""
         ray: Any = import_module("ray")
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        for number in range(len(self._placed), sum(self._plan.places(node) for node in nodes)):
+        now = self._courier.clock()
+        places = sum(self._plan.places(node["Resources"]) for node in ray.nodes() if node["Alive"])
+        if places <= len(self._placed):
+            self._room_since = None
+        elif self._room_since is None:
+            self._room_since = now
+        for number in range(len(self._placed), places if self._may_grow(now) else 0):
             calls = RayCalls()
             device = RemoteDevice(
                 f"{self._plan.kind}:{number}", calls, self._courier, gateway=self._gateway, packing=self._packing
@@ -144,13 +152,17 @@ class Fleet:
             device.watch(partial(self._welcome, device))
             self._placed.append((calls, device))
             device.start()
-        now = self._courier.clock()
         for calls, device in self._placed:
             if device.ready:
                 calls.pause = LOOK
             elif calls.dead and now >= calls.retry_at:
                 calls.retry_at, calls.pause = now + calls.pause, min(LONGEST, 2 * calls.pause)
                 calls.bind(self._create(device.name))
+
+    def _may_grow(self, now: float) -> bool:
+        """A host that has died counts until Ray has noticed, and what has lost its place there goes first."""
+        settled = self._room_since is not None and now - self._room_since > SETTLED
+        return settled or all(device.ready for _, device in self._placed)
 
     def _create(self, name: str) -> Any:
         """The actor of this name, which somebody else may have created."""
