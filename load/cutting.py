@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 READ_BYTES = 4096
@@ -15,15 +15,28 @@ READ_BYTES = 4096
 class CuttingProxy:
     """Passes bytes on between clients and `host:port`. While `armed`, a connection gets a budget of bytes, of those
     that come or of those that go; where it is used up, mid-message or not, both sides are reset, or simply closed.
+
+    With `others` it is a load balancer without affinity: every connection goes to one of all of them by chance, and to
+    another one where that does not answer. All of them are in `targets`.
     """
 
-    def __init__(self, host: str, port: int, chance: random.Random, *, up: int, down: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        chance: random.Random,
+        *,
+        up: int,
+        down: int,
+        others: Sequence[tuple[str, int]] = (),
+    ) -> None:
         self.cuts = 0
         self.armed = True
         self.down = False
         """Every connection is cut as it comes."""
         self.port = 0
-        self._target, self._chance = (host, port), chance
+        self.targets = [(host, port), *others]
+        self._chance = chance
         self._most = {"up": up, "down": down}
         self._open: set[asyncio.Task[None]] = set()
 
@@ -54,7 +67,13 @@ class CuttingProxy:
             writer.close()
             self._open.discard(task)
             return
-        up, down = await asyncio.open_connection(*self._target)
+        try:
+            up, down = await self._reached()
+        except OSError:
+            _reset(writer)
+            writer.close()
+            self._open.discard(task)
+            return
         direction = self._chance.choice(("up", "down"))
         budget = self._chance.randrange(self._most[direction]) if self.armed else None
         # Bytes of both directions pass in turn, so a cut hits whatever is on its way.
@@ -79,6 +98,14 @@ class CuttingProxy:
                 with suppress(OSError):
                     await side.wait_closed()
             self._open.discard(task)
+
+    async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for target in self._chance.sample(self.targets, len(self.targets)):
+            try:
+                return await asyncio.open_connection(*target)
+            except OSError as error:
+                problem = error
+        raise problem
 
     @staticmethod
     async def _pass(source: asyncio.StreamReader, sink: asyncio.StreamWriter, budget: int | None) -> bool:

@@ -16,6 +16,8 @@ from gateway.sockets import Connection
 KEPT_EVENTS = 1024
 KEPT_BYTES = 1024 * 1024
 """Of a session, the newest. At a few events a second that is minutes, where a break is noticed within one."""
+HIDDEN = b"\0"
+"""Stands for the session's token where events are kept elsewhere. JSON has no such byte."""
 FIELD = "event:"
 """How the names of the fields that events are kept in begin."""
 
@@ -42,6 +44,7 @@ class EventLog:
         self._states: dict[object, int] = {}
         self._size = 0
         self._image = image
+        self._token: bytes | None = None
 
     @classmethod
     def of(cls, image: Image, newest: int, gone: int) -> EventLog:
@@ -54,6 +57,12 @@ class EventLog:
             log._kept[number] = (None, data)
             log._size += len(data)
         return log
+
+    def hide(self, token: str) -> None:
+        """Keep no event elsewhere with this token in it."""
+        self._token = token.encode()
+        for number, (key, data) in self._kept.items():
+            self._kept[number] = key, data.replace(HIDDEN, self._token)
 
     def send(self, event: dict[str, Any]) -> None:
         """An event that must arrive."""
@@ -103,7 +112,8 @@ class EventLog:
         self._kept[self.newest] = (key, data)
         self._size += len(data)
         if self._image is not None:
-            self._image.put(f"{FIELD}{self.newest}", data)
+            hidden = data.replace(self._token, HIDDEN) if self._token is not None else data
+            self._image.put(f"{FIELD}{self.newest}", hidden)
         if not self.gated:
             self.tell(self.newest)
         elif self.on_wait is not None:

@@ -100,6 +100,8 @@ class SharedSession(ResumableSession):
         super().__init__(connection, service, transcriber, session, config, shape, places, events, items)
         self._kept_items = items
         self.name = name_of(self.token)
+        if kept is None:
+            events.hide(self.token)
         events.gated, events.on_wait = True, partial(self._shared.wake, self)
 
     def begin(self) -> None:
@@ -111,6 +113,7 @@ class SharedSession(ResumableSession):
         assert self._kept is not None
         self.token, self.name, self.fence = token, name_of(token), fence
         self.visit = Visit(self._connection, after)
+        self._log.hide(token)
         state = self._kept.state
         self._expires_at = state["expires_at"]
         self._ends_at = self._loop.time() + state["ends_at"] - time.time()
