@@ -42,14 +42,22 @@ def trials_needed(allowed: float, confidence: float, share: float = 0.0, spare: 
 
     None when a hundred thousand would not do.
     """
-    trials = max(1, math.ceil(math.log(1 - confidence) / math.log(1 - allowed)))
     if share >= allowed:
         return None
-    while trials <= _MOST_TRIALS:
-        if shown(max(spare, math.ceil(share * trials)), trials, allowed) >= confidence:
-            return trials
-        trials += max(1, trials // 50)
-    return None
+
+    def enough(trials: int) -> bool:
+        return shown(max(spare, math.ceil(share * trials)), trials, allowed) >= confidence
+
+    most = max(1, math.ceil(math.log(1 - confidence) / math.log(1 - allowed)))
+    least = most - 1
+    while not enough(most):
+        least, most = most, 2 * most
+        if most > _MOST_TRIALS:
+            return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if enough(middle) else (middle, most)
+    return most
 
 
 def at_most(events: int, trials: int, share: float) -> float:

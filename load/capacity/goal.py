@@ -19,7 +19,7 @@ WORD_ERRORS = 1.0
 """Percent of words by which clients together may do worse than one alone, beside what chance explains."""
 SILENCES = "silence in the sound"
 _LIKELY = 0.8
-"""How sure it is that no fewer are bad than a run is planned for: a few bad ones in a short run may be bad luck."""
+"""With what is likely: a few bad ones in a short run may be bad luck, and are not held against it."""
 _CHANCE = 1.645
 """Standard errors: 95 %, one-sided."""
 
@@ -43,19 +43,21 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A bar in one run. `most`: the share that is bad is no larger, with the goal's confidence; `confidence`: that with
-    which it is no larger than allowed."""
+    """A bar in one run. `least`: the share that is bad is no smaller, likely; `most`: it is no larger, with the goal's
+    confidence; `confidence`: that with which it is no larger than allowed."""
 
     bar: Bar
     bad: int
     of: int
+    least: float
     most: float
     confidence: float
     missed_surely: bool
 
-    @property
-    def met(self) -> bool:
-        return self.of > 0 and self.bad <= self.bar.allowed * self.of
+    def met(self, strict: bool) -> bool:
+        """By what was counted, or, when not `strict`, by what may well be."""
+        share = self.bad / self.of if strict and self.of else self.least
+        return self.of > 0 and share <= self.bar.allowed
 
     def __str__(self) -> str:
         return f"{self.bad} of {self.of} {self.bar.name}"
@@ -93,18 +95,21 @@ class Goal:
     word_errors: float | None = None
     confidence: float = CONFIDENCE
 
-    def judge(self, outcome: Outcome, alone: Sequence[float] = (), refusals: int = 0) -> Verdict:
-        """`alone`: word error rates of one client alone. `refusals`: clients that may be refused."""
+    def judge(
+        self, outcome: Outcome, alone: Sequence[float] = (), *, refusals: int = 0, strict: bool = True
+    ) -> Verdict:
+        """`alone`: word error rates of one client alone. `refusals`: clients that may be refused. `strict`: no more may
+        be late than is allowed; else more may, when chance explains it, for in a short run one is a large share."""
         seen = tuple(self._see(bar, outcome, 0.0) for bar in self.bars)
         wrong = [*dict.fromkeys(outcome.problems)][:3]
         if outcome.refused > refusals:
             wrong.append(f"{outcome.refused} of {outcome.offered} clients were refused")
         wrong += self._worse(outcome.errors, alone)
-        late = [str(one) for one in seen if not one.met]
+        late = [str(one) for one in seen if not one.met(strict)]
         limited = False
         if late and not wrong and outcome.watched is not None:
             forgiven = outcome.watched.client_lag(0.99)
-            limited = outcome.client_limited and all(self._see(bar, outcome, forgiven).met for bar in self.bars)
+            limited = outcome.client_limited and all(self._see(bar, outcome, forgiven).met(strict) for bar in self.bars)
         return Verdict(seen, tuple(wrong + late), any(one.missed_surely for one in seen), limited)
 
     def units_needed(self, outcome: Outcome, *, at_best: bool = False) -> int | None:
@@ -115,9 +120,11 @@ class Goal:
         found = []
         for bar in self.bars:
             bad, of = bar.count(outcome, 0.0)
+            if not of:
+                return None
             share = 0.0 if at_best else lower_bound(bad, of, _LIKELY)
             trials = trials_needed(bar.allowed, self.confidence, share, 0 if at_best else bar.spare)
-            if trials is None or not of:
+            if trials is None:
                 return None
             found.append(math.ceil(trials * outcome.ended / of))
         return max(found)
@@ -125,9 +132,14 @@ class Goal:
     def _see(self, bar: Bar, outcome: Outcome, forgiven: float) -> Seen:
         bad, of = bar.count(outcome, forgiven)
         return Seen(
-            bar, bad, of, upper_bound(bad, of, self.confidence), shown(bad, of, bar.allowed),
+            bar,
+            bad,
+            of,
+            least=lower_bound(bad, of, _LIKELY) if of else 0.0,
+            most=upper_bound(bad, of, self.confidence),
+            confidence=shown(bad, of, bar.allowed),
             missed_surely=of > 0 and lower_bound(bad, of, self.confidence) > bar.allowed,
-        )  # fmt: skip
+        )
 
     def _worse(self, errors: Sequence[float], alone: Sequence[float]) -> list[str]:
         """Words that are worse than those of one client alone by more than chance explains."""

@@ -20,6 +20,8 @@ from load.service import Running
 from workers.capacity import OPEN
 
 ALONE = "alone"
+ROUND = 90.0
+"""Seconds in which one client says every recording of the repository once, which others are compared with."""
 _SLACK = 1.15
 """By which a run is longer than it should have to be."""
 
@@ -97,7 +99,7 @@ class Found:
 
 class Measuring:
     """Runs of `trial` at `running` that are judged by `goal` and told on `out`. `alone`: word error rates
-    of one client alone, which is the first of one client when they are not given."""
+    of one client alone; the run `ALONE` finds them."""
 
     def __init__(
         self, trial: Trial, running: Running, goal: Goal, seed: int, out: Console, alone: Sequence[float] = ()
@@ -113,8 +115,9 @@ class Measuring:
         with Shown(self._out, f"{phase} {clients}", round(seconds), self._trial.objective) as shown:
             self._trial.begun = shown.begun
             outcome = asyncio.run(self._one(clients, seconds, seed))
-        verdict = self._goal.judge(outcome, self.alone, refusals)
-        if clients == 1 and not self.alone:
+        strict = phase not in (Phase.TRY, Phase.AGAIN, ALONE)
+        verdict = self._goal.judge(outcome, self.alone, refusals=refusals, strict=strict)
+        if phase == ALONE:
             self.alone = outcome.errors
         done = Run(phase, clients, seconds, outcome, verdict, _busy(outcome))
         self.runs.append(done)
@@ -156,9 +159,11 @@ def measure(trial: Trial, running: Running, goal: Goal, plan: Plan, out: Console
     if running.capacity() < OPEN:
         found.why = "the service admits by its own number: start it with --admission everybody to measure it"
         return found
-    if plan.start > 1 and goal.word_errors is not None:
-        measuring.run(ALONE, 1, plan.seconds)
     search = Search(plan.start, plan.most)
+    if goal.word_errors is not None:
+        done = measuring.run(ALONE, 1, max(plan.seconds, ROUND))
+        if done.verdict.passed and plan.start == 1 < plan.most:
+            search = Search(2, plan.most, passed=1)
     while (step := search.next) is not None:
         if step.phase is Phase.HOLD:
             found.held, found.why = _hold(measuring, step.count, goal, plan, out)

@@ -23,8 +23,8 @@ def promised(running: Running, kind: str) -> int:
 def prove(measuring: Measuring, promise: int, seconds: float, kind: str) -> list[str]:
     """What was missed of it; nothing when it was proven."""
     fewer, more = max(1, 9 * promise // 10), max(promise + 1, -(-11 * promise // 10))
-    below = measuring.run("0.9 of it,", fewer, seconds)
-    above = measuring.run("1.1 of it,", more, seconds, refusals=more)
+    below = measuring.run("0.9 N =", fewer, seconds)
+    above = measuring.run("1.1 N =", more, seconds, refusals=more)
     return [*_missed(below), *_missed(above), *_excess(above, promise, kind)]
 
 

@@ -32,13 +32,14 @@ class Step:
 
 
 class Search:
-    """From `start` clients on, to `most`. `hold`: the number must hold before it counts as found."""
+    """From `start` clients on, to `most`, when so many have `passed` before. `hold`: the number must hold before it
+    counts as found."""
 
-    def __init__(self, start: int = 1, most: int = 512, *, hold: bool = True) -> None:
-        if not 1 <= start <= most:
-            raise ValueError("a search begins with one client at least, and not with more than it ends with")
+    def __init__(self, start: int = 1, most: int = 512, *, passed: int = 0, hold: bool = True) -> None:
+        if not passed < start <= most:
+            raise ValueError("a search begins with more than have passed, and not with more than it ends with")
         self._most, self._hold = most, hold
-        self._passed = 0
+        self._passed = passed
         self._failed: int | None = None
         self.next: Step | None = Step(Phase.TRY, start)
         """What to try; None: it is over."""

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from load.capacity.goal import Goal
 from load.capacity.keeping import Carried, folder, measured, promises, write
-from load.capacity.measure import Found, Measuring, Plan, Run, measure
+from load.capacity.measure import ALONE, ROUND, Found, Measuring, Plan, Run, measure
 from load.capacity.prove import promised, prove
 from load.harness.trial import Trial
 from load.service import SERVE, Running, service
 from speech.promises import Promise
 
-ALONE = ("--no-batch", "--embeddings", "", "--chat-models", "", "--image-models", "", "--video-models", "",
+QUIET = ("--no-batch", "--embeddings", "", "--chat-models", "", "--image-models", "", "--video-models", "",
          "--documents", "0")  # fmt: skip
 """Flags of a service that does nothing else."""
 
@@ -25,7 +25,7 @@ ALONE = ("--no-batch", "--embeddings", "", "--chat-models", "", "--image-models"
 @dataclass(frozen=True, slots=True)
 class Target:
     """The service that is measured: the one at `url`, or one started for it with these settings. `program` as in
-    `load.service.service`; `alone`: flags that have it do nothing else."""
+    `load.service.service`; `quiet`: flags that have it do nothing else."""
 
     kind: str
     url: str | None = None
@@ -37,13 +37,13 @@ class Target:
     cpus: Sequence[int] = ()
     most: int = 256
     program: Sequence[str] = SERVE
-    alone: Sequence[str] = ALONE
+    quiet: Sequence[str] = QUIET
 
     @contextmanager
     def serving(self, admission: str) -> Iterator[Running]:
         """The service, started if need be with this admission."""
         flags = [
-            *self.alone,
+            *self.quiet,
             "--admission",
             admission,
             "--max-sessions",
@@ -126,7 +126,7 @@ class Session:
             measuring = Measuring(self.trial, running, self.goal, self.plan.seed + 1000, self.out, alone)
             self.proof = measuring.runs
             if found is None and self.goal.word_errors is not None:
-                measuring.run("alone", 1, self.plan.seconds)
+                measuring.run(ALONE, 1, max(self.plan.seconds, ROUND))
             seconds = found.held.seconds if found is not None and found.held is not None else self.plan.hold
             return prove(measuring, promise, seconds, self.target.kind)
 

@@ -55,5 +55,5 @@ def test_as_many_trials_are_enough_as_are_needed() -> None:
 
 def test_a_bound_misleads_as_seldom_as_it_says() -> None:
     chance = np.random.default_rng(0)
-    misled = sum(upper_bound(int(events), 200) < 0.05 for events in chance.binomial(200, 0.05, 2000))
-    assert misled <= 0.05 * 2000 * 1.3
+    misled = sum(upper_bound(int(events), 200) < 0.05 for events in chance.binomial(200, 0.05, 1000))
+    assert misled <= 0.05 * 1000 * 1.3

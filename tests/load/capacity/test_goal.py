@@ -26,7 +26,10 @@ def test_a_run_passes_by_its_share_and_is_shown_by_its_bound() -> None:
 
 
 def test_a_run_fails_for_sure_only_when_chance_cannot_explain_it() -> None:
-    unlucky, bad = hearing().judge(heard(1, 10)), hearing().judge(heard(30, 100))
+    unlucky, bad = hearing().judge(heard(2, 20)), hearing().judge(heard(30, 100))
+    assert hearing().judge(heard(1, 6), strict=False).passed, "one in six is no sign of more than one in twenty"
+    assert not hearing().judge(heard(3, 6), strict=False).passed
+    assert not hearing().judge(heard(1, 6)).passed
     assert not unlucky.passed and not unlucky.sure
     assert not bad.passed and bad.sure and bad.confidence == 0.0
     assert bad.missed == ("30 of 100 finals later than 1 s",)

@@ -20,7 +20,7 @@ def steep(carries: int, before: float = 0.005, beyond: float = 0.3) -> VirtualTr
     return VirtualTrial(lambda clients: before if clients <= carries else beyond)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(2, 40), st.sampled_from([0.0, 0.002]), st.integers(0, 1000))
 def test_the_number_is_found_and_shown(carries: int, before: float, seed: int) -> None:
     trial = steep(carries, before)
@@ -37,9 +37,9 @@ def test_who_lies_at_the_bar_is_not_promised() -> None:
     counts = [
         measure(VirtualTrial(lambda n: 0.0 if n < 8 else 0.06), VirtualService(), hearing(),
                 Plan(most=64, seconds=60, seed=100 * seed), QUIET).count
-        for seed in range(20)
+        for seed in range(6)
     ]  # fmt: skip
-    assert sum(count > 7 for count in counts) <= 2 and min(counts) >= 5
+    assert sum(count > 7 for count in counts) <= 1 and min(counts) >= 5
 
 
 def test_it_stops_where_it_can_say_nothing() -> None:

@@ -45,6 +45,13 @@ def test_it_finds_the_largest_that_passes(carries: int, start: int, hold: bool) 
     assert [phase for phase, _ in steps].count(Phase.HOLD) == (hold and search.found > 0)
 
 
+@pytest.mark.parametrize("carries", [1, 2, 9])
+def test_what_is_known_to_pass_is_not_tried(carries: int) -> None:
+    search = Search(2, 16, passed=1)
+    assert (Phase.TRY, 1) not in run(search, carries)
+    assert search.found == carries
+
+
 def test_a_step_that_failed_beyond_doubt_is_not_tried_again() -> None:
     search = Search(most=16, hold=False)
     phases = []
