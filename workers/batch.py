@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from heapq import heappop
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heapreplace
 
 from workers.fairness import Fairness, Tenant
 from workers.home import Home
@@ -49,21 +49,41 @@ class Group:
 
     def first(self, rank: int) -> Task | None:
         """The most urgent task of one lane."""
-        heaps = self.heaps[rank]
-        firsts, empty = [], []
-        for tenant, heap in heaps.items():
-            while heap and heap[0][2].entry is not heap[0]:
-                heappop(heap)
-            if heap:
-                firsts.append(heap[0][2])
-            else:
-                empty.append(tenant)
-        for tenant in empty:
-            del heaps[tenant]
+        firsts = self._firsts(rank)
         return min(firsts, key=self.fairness.order) if len(firsts) > 1 else firsts[0] if firsts else None
+
+    def in_order(self, rank: int) -> Iterator[Task]:
+        """Those of one lane, the most urgent first. Each is taken out before the next is asked for, which moves nobody
+        back but its tenant: so the next costs little, however many tenants there are."""
+        order, heaps = self.fairness.order, self.heaps[rank]
+        waiting = [(order(task), task) for task in self._firsts(rank)]
+        heapify(waiting)
+        while waiting:
+            task = waiting[0][1]
+            yield task
+            after = _top(heaps[task.tenant])
+            if after is None:
+                heappop(waiting)
+            else:
+                heapreplace(waiting, (order(after), after))
+
+    def _firsts(self, rank: int) -> list[Task]:
+        """The first of each tenant; who has none any more is forgotten."""
+        heaps = self.heaps[rank]
+        firsts = {tenant: _top(heap) for tenant, heap in heaps.items()}
+        for tenant, task in firsts.items():
+            if task is None:
+                del heaps[tenant]
+        return [task for task in firsts.values() if task is not None]
 
     def head(self) -> Task | None:
         for rank in range(LANES):
             if self.counts[rank]:
                 return self.first(rank)
         return None
+
+
+def _top(heap: list[Entry]) -> Task | None:
+    while heap and heap[0][2].entry is not heap[0]:
+        heappop(heap)
+    return heap[0][2] if heap else None

@@ -25,6 +25,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Hashable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from workers.batch import LANES, Batch, Entry, Group
 from workers.fairness import STRETCH, Fairness, Tenant
@@ -233,7 +234,7 @@ class Scheduler:
         self._take(head, took)
         rivals = deque(rival for rival in heads if rival is not head and rival.group is not group)
         for rank in range(LANES if head.lane > Lane.PARTIAL else Lane.BULK):
-            while len(tasks) < items and (task := group.first(rank)) is not None:
+            for task in islice(group.in_order(rank), items - len(tasks)):
                 more = cost + task.demand.cost
                 ends = now + curve.at(more)
                 while rivals and self._fairness.order(rivals[0]) < self._fairness.order(task):
@@ -260,8 +261,7 @@ class Scheduler:
             count = sum(group.counts[: lane + 1])
             if count:
                 curve: Curve = self.latency.curve(group.home.name, group.bucket, now) or NOTHING_KNOWN
-                batches = math.ceil(count / group.home.cap_at(now))
-                seconds += curve.a * batches + curve.k * sum(group.costs[: lane + 1])
+                seconds += curve.a * math.ceil(count / group.home.cap_at(now)) + curve.k * sum(group.costs[: lane + 1])
         return seconds
 
     # -- places
