@@ -15,9 +15,9 @@ comes to the end of what was received, before the end of the utterance, and wait
   late             the most that this program was late by itself: then the machine is too full to tell
 
 A number of listeners passes when less than 0.1 % of the utterances have an underrun (no buffer), p95 of the first sound
-is at most --first seconds, nobody is refused and nothing fails. The search doubles until one fails, bisects, and holds
-what it found for --hold seconds; if that fails, it holds a tenth less, and so on. No underrun in 2,995 utterances is
-what shows less than 0.1 % with 95 % confidence, which takes 20 listeners about 25 minutes.
+is at most --first seconds, nobody is refused and nothing fails. The search doubles until one fails twice, bisects, and
+holds what it found for --hold seconds; if that fails, it holds a tenth less, and so on. No underrun in 2,995 utterances
+is what shows less than 0.1 % with 95 % confidence, which takes 20 listeners about 25 minutes.
 
 Then --times as many as were found ask at once: the service should admit about as many as it can carry, refuse the
 others at once, and give none of the admitted a gap.
@@ -53,7 +53,8 @@ from typing import Any
 from websockets.exceptions import InvalidStatus
 
 from load import report
-from load.playing import Outcome, Search, Utterance, outcome
+from load.capacity.search import Phase, Search
+from load.playing import Outcome, Utterance, outcome
 from load.scoring import quantiles
 from load.service import Running, arguments, machine, pinned, service
 from load.speak_client import Plain, Server, Speechlane
@@ -118,21 +119,7 @@ async def listen(
     async def one(number: int) -> None:
         chance = random.Random(1000 * seed + number)
         await asyncio.sleep(chance.uniform(0, phases))
-        try:
-            listener = await server.listener()
-        except (OSError, InvalidStatus) as error:
-            refused = isinstance(error, InvalidStatus) and error.response.status_code == 503
-            said.append(Utterance(time.monotonic(), 24_000, problem=None if refused else repr(error), refused=refused))
-            return
-        try:
-            while time.monotonic() < until:
-                heard = await listener.hear(utterance(chance))
-                said.append(heard)
-                # What has come is played to its end before the next is asked for.
-                rest = _AGAIN if heard.refused or heard.problem else heard.bare.dry_at - time.monotonic()
-                await asyncio.sleep(max(0.0, rest))
-        finally:
-            await listener.close()
+        await attend(server, chance, time.monotonic(), until, lambda due, heard: said.append(heard))
 
     watching = asyncio.create_task(_watch(late))
     try:
@@ -141,6 +128,32 @@ async def listen(
         watching.cancel()
     problems = sorted({heard.problem for heard in said if heard.problem is not None})[:5]
     return Step(name, step, count, outcome(said), late[0], problems)
+
+
+async def attend(
+    server: Server, chance: random.Random, due: float, until: float, keep: Callable[[float, Utterance], None]
+) -> None:
+    """One listener, who is spoken to without a pause from `due` until then, once at least.
+
+    `keep` is given every utterance, with the moment at which it was due: when the one before had been played.
+    """
+    try:
+        listener = await server.listener()
+    except (OSError, InvalidStatus) as error:
+        refused = isinstance(error, InvalidStatus) and error.response.status_code == 503
+        keep(due, Utterance(time.monotonic(), 24_000, problem=None if refused else repr(error), refused=refused))
+        return
+    try:
+        while True:
+            heard = await listener.hear(utterance(chance))
+            keep(due, heard)
+            again = heard.refused or heard.problem is not None
+            due = max(time.monotonic(), heard.bare.dry_at) + (_AGAIN if again else 0.0)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            if due >= until:
+                return
+    finally:
+        await listener.close()
 
 
 async def _watch(late: list[float]) -> None:
@@ -232,13 +245,11 @@ def find(name: str, server: Server, options: Any, tell: Callable[[str], None], k
         tell(f"{name}: {what} {count} listeners: {'held' if step.passed else 'failed'}")
         return step.passed
 
-    search = Search(options.start, options.most)
-    while search.next is not None:
-        search.tell(run(search.next, options.seconds, "try"))
-    count = search.found
-    while count and options.hold and not run(count, options.hold, "hold"):
-        count = min(count - 1, int(0.9 * count))
-    return count
+    search = Search(options.start, options.most, hold=options.hold > 0)
+    while (step := search.next) is not None:
+        seconds = options.hold if step.phase is Phase.HOLD else options.seconds
+        search.tell(run(step.count, seconds, step.phase))
+    return search.found
 
 
 def measure(options: Any, cpus: Sequence[int], tell: Callable[[str], None]) -> tuple[list[Step], dict[str, int], int]:
