@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ class Heard:
 
     script: Script
     frame: float
+    speed: float = 1.0
     begun: float = 0.0
     late: float = 0.0
     sent: list[float] = field(default_factory=list)
@@ -52,12 +53,21 @@ class Heard:
         index = math.ceil(round(audio / self.frame, 6)) - 1
         return self.sent[min(max(index, 0), len(self.sent) - 1)]
 
+    def due_at(self, audio: float) -> float:
+        """When the last byte of the first `audio` seconds was to be sent, whenever it was."""
+        return self.begun + math.ceil(round(audio / self.frame, 6)) * self.frame / self.speed
 
-async def dial(url: str, key: str | None = None, **how: Any) -> ClientConnection:
-    """A connection to the realtime endpoint of the service at `url` (http://host:port). Raises `Refused`, OSError."""
+
+def address(url: str, path: str) -> str:
+    """Where a socket of the service at `url` is: ws://, or wss:// for one on https."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    target = f"{scheme}://{parts.netloc}/v1/realtime?intent=transcription"
+    return f"{scheme}://{parts.netloc}{path}"
+
+
+async def dial(url: str, key: str | None = None, *, intent: str = "transcription", **how: Any) -> ClientConnection:
+    """A connection to the realtime endpoint of the service at `url` (http://host:port). Raises `Refused`, OSError."""
+    target = address(url, f"/v1/realtime?intent={intent}")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     began = time.monotonic()
     try:
@@ -93,18 +103,20 @@ async def stream(
     key: str | None = None,
     include: Sequence[str] = EXTRAS,
     patience: float = 30.0,
+    told: Callable[[dict[str, Any]], None] = lambda event: None,
 ) -> Heard:
     """Say `script` at `speed` times real time in frames of `frame` seconds, and wait for everything that comes of it.
 
+    `told` is given every event as it comes.
     `patience`: seconds the last finals may take. What goes wrong once the stream is admitted is in `problem`.
     Raises `Refused`, OSError.
     """
-    heard = Heard(script, frame)
+    heard = Heard(script, frame, speed)
     socket = await dial(url, key, max_queue=None)
     try:
         await socket.send(settings(script.rate, include))
-        listening = asyncio.create_task(_listen(socket, heard))
-        speaking = asyncio.create_task(_speak(socket, heard, speed))
+        listening = asyncio.create_task(_listen(socket, heard, told))
+        speaking = asyncio.create_task(_speak(socket, heard))
         try:
             await asyncio.wait({listening, speaking}, return_when=asyncio.FIRST_COMPLETED)
             if not listening.done():
@@ -123,14 +135,14 @@ async def stream(
     return heard
 
 
-async def _speak(socket: ClientConnection, heard: Heard, speed: float) -> None:
+async def _speak(socket: ClientConnection, heard: Heard) -> None:
     script, frame = heard.script, heard.frame
     size = round(frame * script.rate)
     data = script.samples.astype("<i2").tobytes()
     heard.begun = time.monotonic()
     for number in range(math.ceil(len(script.samples) / size)):
         message = append(data[2 * size * number : 2 * size * (number + 1)])
-        due = heard.begun + (number + 1) * frame / speed
+        due = heard.begun + (number + 1) * frame / heard.speed
         if (wait := due - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         now = time.monotonic()
@@ -141,7 +153,7 @@ async def _speak(socket: ClientConnection, heard: Heard, speed: float) -> None:
     await socket.send('{"type":"input_audio_buffer.clear"}')
 
 
-async def _listen(socket: ClientConnection, heard: Heard) -> None:
+async def _listen(socket: ClientConnection, heard: Heard, told: Callable[[dict[str, Any]], None]) -> None:
     """Take events until all audio was heard and every committed item has ended."""
     open_items: set[str] = set()
     cleared = False
@@ -150,6 +162,7 @@ async def _listen(socket: ClientConnection, heard: Heard) -> None:
         now = time.monotonic()
         event = json.loads(text)
         heard.events.append((now, event))
+        told(event)
         kind = event["type"]
         if kind == "input_audio_buffer.committed":
             open_items.add(event["item_id"])

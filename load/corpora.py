@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LANGUAGES = ("en", "es", "fr", "it", "ru")
+SOUNDS = (".wav", ".flac", ".ogg", ".mp3")
 _TESTS = Path(__file__).parent.parent / "tests" / "data"
 
 
@@ -65,6 +66,26 @@ def bundled() -> Iterator[Clip]:
             with table.open(newline="") as file:
                 for row in csv.DictReader(file, delimiter="\t"):
                     yield Clip(table.parent / row["file"], row["text"], "en")
+
+
+def recordings(folder: Path | None) -> list[Clip]:
+    """Those of a folder, or of the repository.
+
+    What is said in them is in the folder's references.tsv, under `file` and `text`; of others it is not known ("").
+    Raises ValueError when there is none.
+    """
+    if folder is None:
+        if not (found := list(bundled())):
+            raise ValueError("the repository's recordings are not here; name a folder with recordings")
+        return found
+    texts: dict[str, str] = {}
+    if (table := folder / "references.tsv").exists():
+        with table.open(encoding="utf-8", newline="") as file:
+            texts = {row["file"]: row["text"] for row in csv.DictReader(file, delimiter="\t")}
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SOUNDS)
+    if not paths:
+        raise ValueError(f"there is no recording ({', '.join(SOUNDS)}) in {folder}")
+    return [Clip(path, texts.get(path.relative_to(folder).as_posix(), ""), "en") for path in paths]
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:

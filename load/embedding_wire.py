@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import random
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(slots=True)
@@ -40,20 +42,40 @@ class Asked:
         return 1000 * float(np.percentile(self.latencies, percent)) if self.latencies else float("nan")
 
 
+class Unanswered(RuntimeError):
+    """The service answered with something else than vectors."""
+
+    def __init__(self, name: str, status: int, found: Any) -> None:
+        super().__init__(f"{name}: {status} {found}"[:300])
+        self.status = status
+
+
 class Target:
     """A service: `url` of the route, `model` as it is called there, and what bulk adds to a request."""
 
-    def __init__(self, name: str, url: str, model: str, **bulk: Any) -> None:
+    def __init__(self, name: str, url: str, model: str, key: str | None = None, **bulk: Any) -> None:
         self.name, self._url, self._model, self._bulk = name, url, model, bulk
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def post(self, session: aiohttp.ClientSession, texts: Sequence[str], **more: Any) -> int:
-        """The number of vectors that came back."""
+        """The number of vectors that came back. Raises `Unanswered`, aiohttp.ClientError."""
+        return len(await self._ask(session, texts, more))
+
+    async def vectors(self, session: aiohttp.ClientSession, texts: Sequence[str], **more: Any) -> NDArray[np.float32]:
+        """The vectors themselves, (texts, dimensions). Raises as `post`, and ValueError when they are not in order."""
+        found = await self._ask(session, texts, more)
+        if [item["index"] for item in found] != list(range(len(texts))):
+            raise ValueError(f"{len(found)} vectors came of {len(texts)} texts, or in another order")
+        return np.stack([np.frombuffer(base64.b64decode(item["embedding"]), "<f4") for item in found])
+
+    async def _ask(self, session: aiohttp.ClientSession, texts: Sequence[str], more: dict[str, Any]) -> list[Any]:
         body = {"input": list(texts), "model": self._model, "encoding_format": "base64", **more}
-        async with session.post(self._url, json=body) as answer:
+        async with session.post(self._url, json=body, headers=self._headers) as answer:
             found = await answer.json()
             if answer.status != 200:
-                raise RuntimeError(f"{self.name}: {answer.status} {found}")
-            return len(found["data"])
+                raise Unanswered(self.name, answer.status, found)
+            data: list[Any] = found["data"]
+            return data
 
     async def flood(
         self,
@@ -77,7 +99,7 @@ class Target:
                     made.errors.append(str(error)[:300])
                     await asyncio.sleep(0.2)
 
-        async with _session() as session:
+        async with connections() as session:
             await asyncio.gather(*(client(session) for _ in range(clients)))
         made.seconds = time.perf_counter() - began
         return made
@@ -95,7 +117,7 @@ class Target:
                 return
             asked.latencies.append(time.perf_counter() - began)
 
-        async with _session() as session:
+        async with connections() as session:
             due = time.perf_counter()
             until = due + seconds
             while due < until:
@@ -108,7 +130,11 @@ class Target:
         return asked
 
 
-def _session() -> aiohttp.ClientSession:
+def connections(key: str | None = None) -> aiohttp.ClientSession:
+    """As many as there are requests."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=600), trust_env=False
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=600),
+        trust_env=False,
     )

@@ -135,10 +135,10 @@ def plain(text: str) -> list[str]:
 class Latencies:
     """Seconds, one value for each partial, final or recording of a step.
 
-    `round_trip`: last byte of the audio that a partial covers sent -> the partial received. `overhead`: that without
-    the time in which the models' devices were stepping. `final`: end of the voice -> final; `final_commit`: the last
-    byte of the utterance's audio sent -> final, `final_overhead` that without the models. `first_word`: beginning of
-    the voice -> first stable word.
+    `round_trip`: last byte of the audio that a partial covers -> the partial received. `overhead`: that without the
+    time in which the models' devices were stepping. `final`: end of the voice -> final; `final_commit`: the last byte
+    of the utterance's audio -> final, `final_overhead` that without the models. `first_word`: beginning of the voice
+    -> first stable word. Audio counts from when it was due to be sent.
     """
 
     round_trip: list[float] = field(default_factory=list)
@@ -152,35 +152,37 @@ class Latencies:
         """Take in one stream."""
         for one in said:
             for guess in one.guesses:
-                trip = guess.at - heard.sent_at(guess.audio_end)
+                trip = guess.at - heard.due_at(guess.audio_end)
                 self.round_trip.append(trip)
                 if guess.model is not None:
                     self.overhead.append(trip - guess.model)
             if one.text is not None:
-                trip = one.final_at - heard.sent_at(one.end)
+                trip = one.final_at - heard.due_at(one.end)
                 self.final_commit.append(trip)
                 if one.model is not None:
                     self.final_overhead.append(trip - one.model)
         for line, parts in by_line(heard, said):
             finals = [one.final_at for one in parts if one.text]
             if finals:
-                self.final.append(max(finals) - heard.sent_at(line.voice_end))
+                self.final.append(max(finals) - heard.due_at(line.voice_end))
             words = [at for one in parts for at, _ in one.deltas]
             if words:
-                self.first_word.append(min(words) - heard.sent_at(line.voice_start))
+                self.first_word.append(min(words) - heard.due_at(line.voice_start))
 
     def summary(self) -> dict[str, dict[str, float | int | None]]:
-        """p50, p95, the most (milliseconds) and the count of each."""
+        """p50, p95, p99, the most (milliseconds) and the count of each."""
         return {name: quantiles(getattr(self, name)) for name in self.__slots__}
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float | int | None]:
-    """p50, p95 and the most in milliseconds; None when there are no values."""
+    """p50, p95, p99 and the most in milliseconds; None when there are no values."""
     if not seconds:
-        return {"p50": None, "p95": None, "max": None, "count": 0}
-    p50, p95, most = np.quantile(np.array(seconds) * 1000, [0.5, 0.95, 1.0])
-    return {"p50": round(float(p50), 1), "p95": round(float(p95), 1), "max": round(float(most), 1),
-            "count": len(seconds)}  # fmt: skip
+        return {"p50": None, "p95": None, "p99": None, "max": None, "count": 0}
+    levels = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    found: dict[str, float | int | None] = {"count": len(seconds)}
+    for name, value in zip(levels, np.quantile(np.array(seconds) * 1000, list(levels.values())), strict=True):
+        found[name] = round(float(value), 1)
+    return found
 
 
 def track(heard: Heard, said: Sequence[Utterance]) -> dict[str, Any]:
@@ -204,7 +206,7 @@ def track(heard: Heard, said: Sequence[Utterance]) -> dict[str, Any]:
                         "audio_end": guess.audio_end,
                         "stable": guess.stable,
                         "unstable": guess.unstable,
-                        "round_trip": round(guess.at - heard.sent_at(guess.audio_end), 4),
+                        "round_trip": round(guess.at - heard.due_at(guess.audio_end), 4),
                         "lag": guess.lag,
                         "model_seconds": guess.model,
                     }

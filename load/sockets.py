@@ -22,11 +22,9 @@ import asyncio
 import http.client
 import json
 import multiprocessing
-import re
 import resource
 import shlex
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -36,13 +34,13 @@ import numpy as np
 
 from load import corpora, report
 from load.crowd import Crowd, speak, speech
+from load.metrics import bucketed, exposition, grown, lag
 from load.script import conversation
 from load.service import Running, arguments, machine, service
 
 RATE = 16_000
 LAG_BAR, PING_BAR = 0.020, 0.100
 PROGRAM = ("tests.load.fixed_service",)
-_BUCKET = re.compile(r'^speechlane_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 PINGS = 100.0
 """A second."""
 
@@ -85,30 +83,6 @@ def _three(times: list[float]) -> str:
     return f"{p50:.1f} / {p99:.1f} / {most:.0f}"
 
 
-def bucketed(buckets: list[tuple[float, float]], share: float) -> float:
-    """A quantile of a histogram (upper bound, observations up to it): between the bounds as Prometheus has it."""
-    total = buckets[-1][1] if buckets else 0.0
-    if not total:
-        return float("nan")
-    below, least = 0.0, 0.0
-    for bound, count in buckets:
-        if count >= share * total:
-            if bound == float("inf"):
-                return least
-            return least + (bound - least) * (share * total - below) / max(count - below, 1e-9)
-        below, least = count, bound
-    return least
-
-
-def lag(running: Running) -> list[tuple[float, float]]:
-    """The service's own histogram."""
-    asked = urllib.request.Request(f"{running.url}/metrics")
-    if running.key:
-        asked.add_header("Authorization", f"Bearer {running.key}")
-    with urllib.request.urlopen(asked, timeout=30) as answer:
-        return [(float(bound), float(count)) for bound, count in _BUCKET.findall(answer.read().decode())]
-
-
 def spent(running: Running) -> tuple[float, float]:
     """Seconds of CPU of the service, and of the thread that its event loop runs on."""
     process = running.process
@@ -141,7 +115,12 @@ async def phase(running: Running, crowd: Crowd, name: str, seconds: float) -> Ph
     await asyncio.sleep(1.5)  # its start is none of the service's load
     heard = crowd.listen()
     late: list[float] = []
-    before, cpu, own, begun = await asyncio.to_thread(lag, running), spent(running), time.process_time(), time.time()
+    before, cpu, own, begun = (
+        await asyncio.to_thread(exposition, running),
+        spent(running),
+        time.process_time(),
+        time.time(),
+    )
     pinging = asyncio.create_task(crowd.ping(PINGS))
     own_late = asyncio.create_task(_watch(late))
     await asyncio.sleep(seconds)
@@ -150,15 +129,14 @@ async def phase(running: Running, crowd: Crowd, name: str, seconds: float) -> Ph
     took = time.time() - begun
     used = [after - at for after, at in zip(spent(running), cpu, strict=True)]
     mine = time.process_time() - own
-    after = await asyncio.to_thread(lag, running)
+    after = await asyncio.to_thread(exposition, running)
     stop.set()
     health = await asyncio.to_thread(found.get, True, 30)
     watcher.join()
-    counted = dict(before)
     return Phase(
         name,
         took,
-        [(bound, count - counted.get(bound, 0.0)) for bound, count in after],
+        grown(lag(after), lag(before)),
         [time for time, _ in heard.pongs],
         health,
         used[0] / took,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import struct
 import time
 import wave
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from load.client import address
 from load.playing import Utterance
 from load.spoken import pieces
 
@@ -27,14 +28,16 @@ PATIENCE = 20.0
 """Seconds without any sound after which an utterance has failed."""
 ANSWER = 60.0
 """Seconds that a plain server may let a sentence wait."""
-_HEADER = 16
+_HEADER = struct.Struct("<IIQ")
+"""Of a binary frame: 1 for sound, the number of its context, the samples before it."""
 
 
 async def dial(url: str, key: str | None = None) -> ClientConnection:
     """A socket of /v1/speak that has been welcomed. Raises InvalidStatus, OSError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    target = f"ws://{urlsplit(url).netloc}/v1/speak"
-    socket = await connect(target, additional_headers=headers, proxy=None, compression=None, max_queue=None)
+    socket = await connect(
+        address(url, "/v1/speak"), additional_headers=headers, proxy=None, compression=None, max_queue=None
+    )
     await socket.recv()
     return socket
 
@@ -60,7 +63,7 @@ async def speak(socket: ClientConnection, name: str, text: Sequence[str], *, at_
         one.refused = event["error"]["code"] == "at_capacity"
         one.problem = None if one.refused else event["error"]["message"]
         return one
-    whole = " ".join(text)
+    created, whole = event, " ".join(text)
     writing = asyncio.create_task(_write(socket, name, [whole] if at_once else pieces(whole)))
     reporting = asyncio.create_task(_report(socket, name, one))
     try:
@@ -70,12 +73,14 @@ async def speak(socket: ClientConnection, name: str, text: Sequence[str], *, at_
             answer = await asyncio.wait_for(socket.recv(), PATIENCE + ahead)
             now = time.monotonic()
             if isinstance(answer, bytes):
-                one.receive(now, answer[_HEADER:])
+                one.problem = one.problem or _misplaced(answer, created["number"], one)
+                one.receive(now, answer[_HEADER.size :])
                 continue
             event = json.loads(answer)
             if event["type"] == "done":
                 if round(event["seconds"] * one.rate) != round(one.bare.received * one.rate):
-                    one.problem = f"{event['seconds']} s were said to be made, {one.bare.received} came"
+                    made, came = event["seconds"], one.bare.received
+                    one.problem = one.problem or f"{made} s were said to be made, {came} came"
                 break
             if event["type"] in ("failed", "error", "cancelled"):
                 one.problem = json.dumps(event.get("error", event["type"]))
@@ -89,6 +94,15 @@ async def speak(socket: ClientConnection, name: str, text: Sequence[str], *, at_
             task.cancel()
         await asyncio.gather(writing, reporting, return_exceptions=True)
     return one
+
+
+def _misplaced(answer: bytes, number: int, one: Utterance) -> str | None:
+    """What is wrong with a frame of sound, which says whose it is and where it belongs."""
+    kind, context, position = _HEADER.unpack_from(answer)
+    came = round(one.bare.received * one.rate)
+    if (kind, context) != (1, number):
+        return f"a frame of kind {kind} of context {context}, which is {number}"
+    return f"sound from sample {position} on came behind {came} samples" if position != came else None
 
 
 async def _write(socket: ClientConnection, name: str, words: Sequence[str]) -> None:

@@ -22,33 +22,18 @@ Bars: every recording is answered. Exit status 1 when one is not.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import math
 import shlex
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
 from load import corpora, report
-from load.client import append
-from load.playing import Utterance
 from load.scoring import quantiles
 from load.script import Script, compose
 from load.service import arguments, machine, service
-
-RATE = 16_000
-FRAME = 0.02
-OUT_RATE = 24_000
-PARTS = ("vad", "final", "language_model", "speech", "total")
-PATIENCE = 20.0
-"""Seconds in which an answer must come."""
+from load.talking import PARTS, RATE, Talk
 
 
 @dataclass(slots=True)
@@ -62,87 +47,25 @@ class Turn:
     problem: str | None = None
 
 
-def settings(silence: int) -> str:
-    """The session: our own turn detection, and the parts of each answer's time."""
-    spoken = {
-        "format": {"type": "audio/pcm", "rate": RATE},
-        "transcription": {"language": "en"},
-        "turn_detection": {"type": "server_vad", "silence_duration_ms": silence},
-    }
-    heard = {"format": {"type": "audio/pcm", "rate": OUT_RATE}}
-    session = {"type": "realtime", "include": ["x.timing"], "audio": {"input": spoken, "output": heard}}
-    return json.dumps({"type": "session.update", "session": session})
-
-
 async def turn(url: str, key: str | None, name: str, script: Script, silence: int) -> Turn:
     """Say one recording in a session of its own and wait for the answer's first audible sample and its timing."""
     out = Turn(name)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    target = f"ws://{urlsplit(url).netloc}/v1/realtime?intent=conversation"
-    async with connect(target, additional_headers=headers, proxy=None, compression=None, max_queue=None) as socket:
-        await socket.send(settings(silence))
-        sent: list[float] = []
-        saying = asyncio.create_task(_say(socket, script, sent))
-        try:
-            limit = script.seconds + PATIENCE
-            answer = await asyncio.wait_for(_answer(socket, out), limit)
-            if answer is not None:
-                end = sent[min(math.ceil(round(script.lines[-1].voice_end / FRAME, 6)) - 1, len(sent) - 1)]
-                out.heard = answer - end
-        except TimeoutError:
-            out.problem = f"no answer within {PATIENCE:g} s"
-        except ConnectionClosed as closed:
-            out.problem = f"closed: {closed}"
-        finally:
-            saying.cancel()
-            await asyncio.gather(saying, return_exceptions=True)
+    talk = await Talk.open(url, key, silence)
+    try:
+        answer = await talk.say(script, whole=False)
+    finally:
+        await talk.close()
+    out.parts, out.transcript = answer.parts, answer.heard
+    if answer.problems:
+        out.problem = answer.problems[0]
+    elif answer.sound.arrived is not None:
+        out.heard = answer.sound.arrived - answer.voice_end
     return out
-
-
-async def _say(socket: ClientConnection, script: Script, sent: list[float]) -> None:
-    """The recording, then silence for as long as it takes."""
-    size = round(FRAME * RATE)
-    data = script.samples.astype("<i2").tobytes()
-    begun, number, silent = time.monotonic(), 0, append(bytes(2 * size))
-    while True:
-        pcm = data[2 * size * number : 2 * size * (number + 1)]
-        message = append(pcm) if pcm else silent
-        number += 1
-        if (wait := begun + number * FRAME - time.monotonic()) > 0:
-            await asyncio.sleep(wait)
-        sent.append(time.monotonic())
-        await socket.send(message)
-
-
-async def _answer(socket: ClientConnection, out: Turn) -> float | None:
-    """The moment of the answer's first audible sample; None, with `problem`, when there is none."""
-    sound = Utterance(0.0, OUT_RATE)
-    while sound.arrived is None or out.parts is None:
-        event = json.loads(await socket.recv())
-        now, kind = time.monotonic(), event["type"]
-        if kind == "response.output_audio.delta":
-            sound.receive(now, base64.b64decode(event["delta"]))
-        elif kind == "x.response.timing":
-            out.parts = {part: event[part] for part in PARTS}
-        elif kind == "conversation.item.input_audio_transcription.completed":
-            out.transcript = event["transcript"]
-        elif kind == "error":
-            out.problem = event["error"]["message"]
-            return None
-        elif kind == "response.done" and event["response"]["status"] == "failed":
-            out.problem = json.dumps(event["response"]["status_details"])
-            return None
-    return sound.arrived
 
 
 def recordings(folder: Path | None) -> list[tuple[str, Script]]:
     """Each recording with silence at both ends."""
-    if folder is None:
-        clips = list(corpora.bundled())
-    else:
-        found = sorted(path for path in folder.rglob("*") if path.suffix in (".wav", ".flac"))
-        clips = [corpora.Clip(path, "", "en") for path in found]
-    return [(clip.path.name, compose([clip], rate=RATE, lead=0.5)) for clip in clips]
+    return [(clip.path.name, compose([clip], rate=RATE, lead=0.5)) for clip in corpora.recordings(folder)]
 
 
 async def measure(

@@ -25,9 +25,11 @@ from gateway.cli import (
     voices,
     worker,
 )
+from gateway.cli.brought import Commands
 
 app = typer.Typer(
     name="speechlane",
+    cls=Commands,
     help="""Speech to text while it is spoken, and text to speech while it is written, on your own machine.
 
     Start with:
