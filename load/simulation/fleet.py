@@ -106,7 +106,15 @@ class Fleet:
 
     def run(self, tell: Callable[[str], None] = lambda text: None) -> Figures:
         """The day, and a while more until everybody has left."""
-        logging.getLogger("workers").setLevel(logging.CRITICAL)  # thousands of deaths need no log
+        log = logging.getLogger("workers")
+        before = log.level
+        log.setLevel(logging.CRITICAL)  # thousands of deaths need no lines
+        try:
+            return self._run(tell)
+        finally:
+            log.setLevel(before)
+
+    def _run(self, tell: Callable[[str], None]) -> Figures:
         plan, world, day = self.plan, self.world, self.plan.day
         self._arrivals = self._arriving(day)
         self._next()

@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from workers.backend import Demand, Done, Limits, Spec, StepResult
 from workers.capacity import Capacity
 from workers.device import Device
+from workers.errors import Overloaded
 from workers.fairness import TENANT, Tenant
 from workers.pool import Pool
 from workers.task import Lane, Result, Task
@@ -119,12 +121,17 @@ def devices(count: int, clock: Callable[[], float] = lambda: 1.0) -> list[Device
     return made
 
 
-def admission(count: int, *, keys: int = 1, full: bool = False) -> Cost:
+def admission(count: int, *, keys: int = 1, full: float | None = None) -> Cost:
     """One session comes and goes, on so many devices with `CARRIED` sessions each, of `keys` tenants. `full`: it is
-    refused instead."""
-    made = devices(count)
+    refused instead, so many seconds after the one before it."""
+    return copy_context().run(_admission, count, keys, full)
+
+
+def _admission(count: int, keys: int, full: float | None) -> Cost:
+    now = [0.0]
+    made = devices(count, lambda: now[0])
     pool, capacity = Pool("none", made), Capacity(made)
-    share = 0.85 / (CARRIED + (0 if full else 1))
+    share = 0.85 / (CARRIED + (1 if full is None else 0))
     tenants = [Tenant(str(number), room=0.5 if keys > 1 else 1.0) for number in range(keys)]
     for number in range(count * CARRIED):
         TENANT.set(tenants[number % keys])
@@ -134,12 +141,18 @@ def admission(count: int, *, keys: int = 1, full: bool = False) -> Cost:
     def once() -> None:
         try:
             capacity.admit(pool, share).release()
-        except Exception:
-            if not full:
+        except Overloaded:
+            if full is None:
                 raise
 
-    what = "refusal" if full else "admission and release" if keys == 1 else f"admission and release, {keys} keys"
-    return _cost(what, "devices", count, lambda: once)
+    def prepare() -> Callable[[], object]:
+        now[0] += full or 0.0
+        return once
+
+    what = "admission and release" if keys == 1 else f"admission and release, {keys} keys"
+    if full is not None:
+        what = "refusal" if full else "refusal, at once after another"
+    return _cost(what, "devices", count, prepare)
 
 
 def routing(count: int, *, leased: bool) -> Cost:
@@ -159,8 +172,11 @@ def routing(count: int, *, leased: bool) -> Cost:
 
 def decision(count: int, *, keys: int = 1) -> Cost:
     """One turn of a device on which a task of each of so many streams waits: at most `ITEMS` of them in its step."""
-    now = 1.0
-    (device,) = devices(1, lambda: now)
+    return copy_context().run(_decision, count, keys)
+
+
+def _decision(count: int, keys: int) -> Cost:
+    (device,) = devices(1)
     pool = Pool("none", [device])
     tenants = [Tenant(str(number)) for number in range(keys)]
 
@@ -186,19 +202,15 @@ def measure(
     counts: Sequence[int] = DEVICES, streams: Sequence[int] = STREAMS, tell: Callable[[str], None] = lambda text: None
 ) -> list[Cost]:
     """All of them."""
-    context = TENANT.get()
     found: list[Cost] = []
-    try:
-        for count in counts:
-            tell(f"{count} devices")
-            found += [admission(count), admission(count, keys=10), admission(count, full=True)]
-            TENANT.set(context)
-            found += [routing(count, leased=True), routing(count, leased=False), look(count)]
-        for count in streams:
-            tell(f"{count} streams on a device")
-            found += [decision(count), decision(count, keys=count)] if count > 1 else [decision(count)]
-    finally:
-        TENANT.set(context)
+    for count in counts:
+        tell(f"{count} devices")
+        found += [admission(count), admission(count, keys=10)]
+        found += [admission(count, full=1.0), admission(count, full=0.0)]
+        found += [routing(count, leased=True), routing(count, leased=False), look(count)]
+    for count in streams:
+        tell(f"{count} streams on a device")
+        found += [decision(count), decision(count, keys=count)] if count > 1 else [decision(count)]
     return found
 
 

@@ -40,7 +40,7 @@ def prices(tables: Sequence[Table], *, batch: int, mean: float) -> list[Price]:
     found = []
     for table in tables:
         plan = Plan(table, batch=batch)
-        hour = next((price for kind, price in PRICES.items() if table.name.startswith(kind)), float("nan"))
+        hour = PRICES.get(table.name.partition("-")[0], float("nan"))
         streams = max(1, plan.streams)
         found.append(Price(table, plan.share, streams, hour, hour / streams, hour / (streams * mean)))
     return found

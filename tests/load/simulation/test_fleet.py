@@ -47,7 +47,8 @@ def test_what_is_admitted_is_in_time(day: tuple[Fleet, Figures]) -> None:
     summary = figures.summary()
     assert 0 < summary["busy"] < SHORT.limit and summary["reserved"] <= SHORT.limit
     assert summary["final"]["p95"] < 1000 and summary["partial"]["p95"] < 1000
-    assert len(figures.outages) == figures.moved_by_machines + figures.moved_by_gateways
+    # Some lose both, and some go before they have a place again.
+    assert 0 < len(figures.outages) <= figures.moved_by_machines + figures.moved_by_gateways
     # A lost machine is noticed within two seconds, and places for those who were there are found at once or soon.
     assert summary["retried_final"]["p50"] < 5000
 

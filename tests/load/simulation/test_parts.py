@@ -68,11 +68,15 @@ def test_a_table_is_read_from_what_a_service_has_learnt(tmp_path: Path) -> None:
 def test_an_hour_of_a_stream_costs_less_on_what_carries_more() -> None:
     found = price.prices([tables.table(f"l4-{model}") for model in ("tiny.en", "large-v3")], batch=8, mean=0.5)
     assert found[0].stream_hour < found[1].stream_hour
+    assert [price.prices([tables.table(f"{gpu}-base")], batch=8, mean=1.0)[0].hour for gpu in ("l4", "l40s")] == [
+        0.8,
+        1.8,
+    ]
     assert found[0].day_stream_hour == pytest.approx(2 * found[0].stream_hour)
 
 
 def test_nothing_grows_with_the_square() -> None:
-    costs = growth.measure((10, 100), (10, 100))
+    costs = growth.measure((10, 60), (10, 60))
     assert growth.squares(costs) == []
 
 
@@ -83,7 +87,12 @@ def test_a_decision_about_a_stream_that_has_a_place_does_not_depend_on_how_many_
     assert many <= 1.3 * few
 
 
-def test_an_admission_looks_at_a_few_devices_whatever_their_number() -> None:
-    for full in (False, True):
-        few, many = (growth.admission(count, full=full).operations for count in (20, 200))
-        assert many <= 1.5 * few
+@pytest.mark.parametrize("full", [None, 0.0])
+def test_an_admission_looks_at_a_few_devices_whatever_their_number(full: float | None) -> None:
+    few, many = (growth.admission(count, full=full).operations for count in (20, 200))
+    assert many <= 1.5 * few
+
+
+def test_keys_that_wait_for_a_step_are_looked_through_once() -> None:
+    few, many = (growth.decision(count, keys=count).operations for count in (50, 500))
+    assert many <= 10 * few
