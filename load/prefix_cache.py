@@ -79,9 +79,7 @@ async def chats(model: str, name: str, pictures: int, count: int, threads: int) 
     found, rng = Found(name, pictures), np.random.default_rng(0)
     try:
         for number in track(range(count + 1), f"{name}, {pictures} pictures", console=report.console()):
-            shown = [grids.random_grid(rng, held_out=True) for _ in range(pictures)]
-            drawn = tuple(Picture(grids.draw(one)) for one in shown)
-            first, second = (one.text for one in grids.ask(rng, grids.questions(shown[0]), 2))
+            drawn, first, second = _about(rng, pictures)
             seer.forget()
             cold = await _answer(seer, drawn, first, {"prefix_cache": True})
             warm = await _answer(seer, drawn, second, {"prefix_cache": True})
@@ -96,6 +94,15 @@ async def chats(model: str, name: str, pictures: int, count: int, threads: int) 
         await seer.close()
         device.close()
     return found
+
+
+def _about(rng: np.random.Generator, pictures: int) -> tuple[tuple[Picture, ...], str, str]:
+    """New pictures and two questions about the first of them."""
+    while True:
+        shown = [grids.random_grid(rng, held_out=True) for _ in range(pictures)]
+        asked = [one.text for one in grids.ask(rng, grids.questions(shown[0]), 2)]
+        if len(asked) == 2:
+            return tuple(Picture(grids.draw(one)) for one in shown), asked[0], asked[1]
 
 
 async def _answer(seer: Seer, pictures: Sequence[Picture], question: str, options: dict[str, object]) -> Answered:
