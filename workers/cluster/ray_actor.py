@@ -1,19 +1,19 @@
 """A device's process on a Ray cluster.
 
-The actor's methods are those of `Station`. They run on threads of two groups: one for orders, which are short, and one
-where a thread for each gateway waits for answers.
+The actor's methods are those of `Station`, with orders and replies as bytes. They run on threads of two groups: one for
+orders, which are short, and one where a thread for each gateway waits for answers.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from workers.cluster import parts
 from workers.cluster.furnished import Plan
-from workers.cluster.messages import Order, Reply, Report, Welcome
+from workers.cluster.messages import Report, Welcome
 from workers.cluster.station import Station
 
 log = logging.getLogger(__name__)
@@ -48,11 +48,11 @@ class DeviceActor:
     def hello(self, gateway: str, link: int, report: Report) -> Welcome:
         return self._station.hello(gateway, link, report)
 
-    def post(self, gateway: str, link: int, first: int, orders: Sequence[Order]) -> None:
-        self._station.post(gateway, link, first, orders)
+    def post(self, gateway: str, link: int, first: int, *made: bytes) -> None:
+        self._station.post(gateway, link, first, parts.orders(made))
 
-    def collect(self, gateway: str, link: int, ack: int, wait: float) -> Reply | None:
-        return self._station.collect(gateway, link, ack, wait)
+    def collect(self, gateway: str, link: int, ack: int, wait: float) -> bytes:
+        return parts.packed(self._station.collect(gateway, link, ack, wait))
 
     def _sweep(self) -> None:
         station, pause = self._station, threading.Event()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from workers.cluster import parts
 from workers.cluster.calls import Done
 from workers.cluster.messages import Order, Report
 from workers.cluster.ray_actor import COLLECT, POST
@@ -41,12 +42,15 @@ class RayCalls:
 
     def post(self, gateway: str, link: int, first: int, orders: Sequence[Order]) -> None:
         try:
-            self._post.remote(gateway, link, first, orders)
+            self._post.remote(gateway, link, first, *parts.parts(orders))
         except Exception as error:  # the call for answers ends as well, and tells
             log.debug("orders could not be sent: %s", error)
 
     def collect(self, gateway: str, link: int, ack: int, wait: float, done: Done) -> None:
-        self._call(self._collect, (gateway, link, ack, wait), done)
+        def unpack(got: Any) -> None:
+            done(parts.unpacked(got) if isinstance(got, bytes) else got)
+
+        self._call(self._collect, (gateway, link, ack, wait), unpack)
 
     def _call(self, method: Any, arguments: tuple[Any, ...], done: Done) -> None:
         try:
