@@ -29,7 +29,8 @@ serve: .venv/installed  ## install, then serve on http://127.0.0.1:8700 (ARGS=".
 test: .venv/installed-test system-packages lint  ## what must hold after every change; the last line is pytest's
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'
 
-test-long: .venv/installed-test system-packages  ## tests that take many seconds each, and those of LiveKit Agents and Pipecat
+test-long: .venv/installed-test system-packages  ## tests that take many seconds each, of Ray clusters, LiveKit Agents and Pipecat
+	@$(PIP) --quiet -c constraints.txt -e '.[models,test,cluster]' || echo "The tests of clusters are skipped." >&2
 	@$(MAKE) --no-print-directory agents || echo "Their tests are skipped." >&2
 	@$(BIN)/python -m pytest -m long
 
@@ -66,7 +67,7 @@ clean:  ## remove what make made
 
 .venv/installed: pyproject.toml constraints.txt | .venv/created
 	@echo "Installing Speechlane in .venv (the first time takes a few minutes)"
-	@$(PIP) -c constraints.txt -e '.[models,embeddings,collections,documents,vision]'
+	@$(PIP) -c constraints.txt -e '.[models,embeddings,collections,documents,vision,load]'
 	@touch $@
 
 .venv/installed-test: .venv/installed
