@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,19 +93,18 @@ def tried(subject: Subject) -> list[Option]:
     return [one for one in known if one.harmful or canonical(one.settings) in harmless]
 
 
-def runs(name: str, seeds: Sequence[int], tell: Callable[[str], None]) -> list[Trial]:
-    """All trials of a model."""
-    subject, found = SUBJECTS[name](), []
+def runs(name: str, seeds: Sequence[int], tell: Callable[[str], None]) -> Iterator[Trial]:
+    """All trials of a model, one after the other."""
+    subject = SUBJECTS[name]()
     options = tried(subject)
     for seed in seeds:
         gate = Gate(subject, seed=seed, tell=lambda line, seed=seed: tell(f"{name}, seed {seed}: {line}"))  # type: ignore[misc]
         for option in options:
             began = time.monotonic()
             evidence = gate.judge(option.settings, harmful=option.harmful, gains=option.gains)
-            found.append(Trial(name, seed, evidence, time.monotonic() - began))
+            yield Trial(name, seed, evidence, time.monotonic() - began)
     if (close := getattr(subject, "close", None)) is not None:
         close()
-    return found
 
 
 def told(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -118,7 +117,7 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(SUBJECTS), help="separated by commas (default: all)")
     parser.add_argument("--runs", type=int, default=3, help="seeds, from --seed on (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the first (default %(default)s)")
-    parser.add_argument("--json", type=Path, help="write all evidence here, after each model")
+    parser.add_argument("--json", type=Path, help="write all evidence here, after each trial")
     asked = parser.parse_args()
     names = [name.strip() for name in asked.models.split(",") if name.strip()]
     if unknown := [name for name in names if name not in SUBJECTS]:
@@ -130,9 +129,10 @@ def main() -> int:
         out.print(f"{time.monotonic() - began:7.0f} s  {line}", markup=False, highlight=False)
 
     for name in names:
-        found += runs(name, range(asked.seed, asked.seed + asked.runs), tell)
-        if asked.json is not None:
-            asked.json.write_text(json.dumps({"machine": machine(), "trials": told(found)}, indent=1))
+        for trial in runs(name, range(asked.seed, asked.seed + asked.runs), tell):
+            found.append(trial)
+            if asked.json is not None:
+                asked.json.write_text(json.dumps({"machine": machine(), "trials": told(found)}, indent=1))
     out.print(report.table("The gate on trial", HEAD, [one.row() for one in found]))
     out.print(machine())
     return report.verdict(
