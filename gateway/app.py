@@ -60,6 +60,8 @@ async def start_engine(settings: Settings) -> Engine:
             utilisation=settings.utilisation,
             admission=settings.admission,
             download=settings.download,
+            cluster=settings.cluster,
+            cluster_resources=settings.cluster_resources,
         )
     )
     return engine
