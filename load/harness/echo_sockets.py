@@ -44,7 +44,7 @@ class Ear:
 
     def append(self, audio: str) -> Iterator[dict[str, Any]]:
         """Audio as base64."""
-        seconds = len(audio) * 3 // 4 // 2 / self._rate
+        seconds = (len(audio) * 3 // 4 - audio[-2:].count("=")) // 2 / self._rate
         before, self._position = self._position, self._position + seconds
         if audio.strip("A="):
             self._voice = self._position

@@ -56,7 +56,7 @@ class JobsTrial:
     begun: Begun = field(default=unseen)
 
     kind = "jobs"
-    own = TAKEN
+    own = TURNAROUND
 
     async def run(self, running: Running, clients: int, seconds: float, seed: int) -> Outcome:
         """As `Trial.run` says."""

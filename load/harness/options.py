@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,6 +110,9 @@ def asked(
         raise typer.BadParameter(f"{clients!r} is no list of numbers above 0, such as 1,2,4", param_hint="--clients")
     if url is not None and not url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{url!r} does not look like http://127.0.0.1:8700", param_hint="--url")
+    for file, option in ((json, "--json"), (html, "--html")):
+        if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise typer.BadParameter(f"{file} cannot be written", param_hint=option)
     return Asked(
         url,
         key,

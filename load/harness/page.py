@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from load import report
-from load.harness.results import MIB, Step, rows
+from load.harness.results import MIB, Step, named, rows
 from load.harness.trial import Objective, Outcome
 from load.report import BOTTOM, COLOURS, HEIGHT, LEFT, WIDTH
 from load.scoring import quantiles
@@ -25,16 +25,16 @@ def write(path: Path, kind: str, steps: Sequence[Step], objective: Objective, no
     sections.append((f"{objective.latency} against clients (ms)", _curves(steps, objective)))
     for step in steps:
         out = step.outcome
-        sections.append((f"{step.clients} clients: every unit of the run", timeline(out, objective)))
+        sections.append((f"{named(step.clients)}: every unit of the run", timeline(out, objective)))
         if out.watched is not None and out.watched.sights:
-            sections.append((f"{step.clients} clients: service and machine", _course(out)))
+            sections.append((f"{named(step.clients)}: service and machine", _course(out)))
         if out.track is not None:
-            sections.append((f"{step.clients} clients: one stream", report.timeline(out.track)))
+            sections.append((f"{named(step.clients)}: one stream", report.timeline(out.track)))
     report.page(path, f"speechlane load {kind}", note, sections)
 
 
 def _verdict(missed: Sequence[str], steps: Sequence[Step]) -> str:
-    limits = [f"{step.clients} clients: {limit}" for step in steps for limit in step.outcome.limits]
+    limits = [f"{named(step.clients)}: {limit}" for step in steps for limit in step.outcome.limits]
     found = [f"<p><b>missed</b> {escape(one)}</p>" for one in missed]
     found += [f"<p><b>the client is the limit</b> {escape(one)}</p>" for one in limits]
     return "".join(found) or "<p>Everything held; the clients were fast enough.</p>"
@@ -61,6 +61,7 @@ def timeline(out: Outcome, objective: Objective) -> str:
     shown = [unit for n, unit in enumerate(ended) if unit.late or n % every == 0]
     end = max(max(unit.due, unit.ended or 0.0) for unit in out.units) or 1.0
     most = 1.1 * max([objective.seconds, *((unit.ended or 0.0) - unit.due for unit in ended)])
+    most = math.ceil(20 * most) / 20
     width, height = WIDTH - LEFT - 10, HEIGHT - BOTTOM - 10
     parts = []
     for n in range(6):

@@ -27,6 +27,11 @@ class Step:
     cost: Cost | None = None
 
 
+def named(clients: int) -> str:
+    """So many of them."""
+    return "1 client" if clients == 1 else f"{clients} clients"
+
+
 def levels(seconds: Sequence[float]) -> str:
     """p50 / p95 / p99 in milliseconds."""
     found = quantiles(seconds)
@@ -40,6 +45,7 @@ def _short(figure: float | None) -> str:
 def rows(steps: Sequence[Step], objective: Objective) -> list[tuple[str, ...]]:
     """Lines of a table with a column for each step: what was seen, then how it was at the service and the clients."""
     outs = [step.outcome for step in steps]
+    own = next((step.cost.name for step in steps if step.cost), "")
 
     def line(name: str, cells: Sequence[str]) -> tuple[str, ...]:
         return (name, *cells)
@@ -66,7 +72,7 @@ def rows(steps: Sequence[Step], objective: Objective) -> list[tuple[str, ...]]:
         line("service: device busy, memory", [_service(one) for one in outs]),
         line("client: event loop lag p50 / p99", [_client(one) for one in outs]),
         line("client: processor, memory", [_own(one) for one in outs]),
-        line("client: alone, p95", [f"{1000 * step.cost.latency:.1f}" if step.cost else "-" for step in steps]),
+        line(f"client alone: {own} p95", [f"{1000 * step.cost.latency:.1f}" if step.cost else "-" for step in steps]),
         line("the client is the limit", ["YES" if one.client_limited else "no" for one in outs]),
     ]
     return found
@@ -141,7 +147,7 @@ def missed(steps: Sequence[Step], objective: Objective, must_hold: bool) -> list
     """What did not hold. `must_hold`: the objective has to be met at p95, and nobody may be refused."""
     found = []
     for step in steps:
-        out, name = step.outcome, f"{step.clients} clients"
+        out, name = step.outcome, named(step.clients)
         found += [f"{name}: {problem}" for problem in out.problems]
         if (more := out.counts.get("problems", 0) - len(out.problems)) > 0:
             found.append(f"{name}: {more} more problems")

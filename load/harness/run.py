@@ -18,7 +18,7 @@ from load.harness.calibration import Cost, blame, cost
 from load.harness.echo import echo
 from load.harness.options import Asked
 from load.harness.progress import Shown
-from load.harness.results import Step, missed, rows, told
+from load.harness.results import Step, missed, named, rows, told
 from load.harness.trial import Trial, changed
 from load.service import Running, machine, service
 
@@ -53,7 +53,11 @@ def measure(trial: Trial, asked: Asked, flags: Sequence[str]) -> int:
     out.print(report.table(title, ("clients", *(str(step.clients) for step in steps)), rows(steps, trial.objective)))
     for step in steps:
         for limit in step.outcome.limits:
-            out.print(f"[bold yellow]the client is the limit[/] {step.clients} clients: {limit}", highlight=False)
+            out.print(f"[bold yellow]the client is the limit[/] {named(step.clients)}: {limit}", highlight=False)
+    late = sum(step.outcome.late for step in steps)
+    if late and asked.objective is None:
+        told_late = f"{late} were later than {trial.objective.seconds:g} s, which --objective makes a condition"
+        out.print(told_late, highlight=False, style="dim")
     write(trial, asked, steps, note, wrong)
     status = report.verdict(out, wrong[:_SHOWN])
     if len(wrong) > _SHOWN:
@@ -67,13 +71,13 @@ def calibrated(trial: Trial, asked: Asked, out: Console) -> dict[int, Cost]:
     with echo(asked.cpus) as running:
         for clients in asked.clients:
             seconds = min(CALIBRATION, asked.seconds)
-            with Shown(out, f"calibration, {clients} clients", seconds, trial.objective) as shown:
+            with Shown(out, f"calibration, {named(clients)}", seconds, trial.objective) as shown:
                 found[clients] = asyncio.run(cost(trial, running, clients, seconds, asked.seed, shown.begun))
     return found
 
 
 def _step(trial: Trial, running: Running, asked: Asked, clients: int, found: Cost | None, out: Console) -> Step:
-    with Shown(out, f"{trial.kind}, {clients} clients", asked.seconds, trial.objective) as shown:
+    with Shown(out, f"{trial.kind}, {named(clients)}", asked.seconds, trial.objective) as shown:
         outcome = asyncio.run(changed(trial, begun=shown.begun).run(running, clients, asked.seconds, asked.seed))
     if found is not None:
         blame(outcome, found, trial.own)

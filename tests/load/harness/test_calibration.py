@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from load import listeners
 from load.corpora import Clip
 from load.harness import echo
 from load.harness.arrivals import Arrivals
@@ -34,7 +35,10 @@ async def running() -> AsyncIterator[Running]:
     await runner.cleanup()
 
 
-async def test_every_kind_gets_along_with_a_service_that_thinks_nothing(running: Running, clips: list[Clip]) -> None:
+async def test_every_kind_gets_along_with_a_service_that_thinks_nothing(
+    running: Running, clips: list[Clip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "utterance", lambda chance: ["Yes, of course."])
     soon, short = Arrivals(spread=0.2), clips[:1]
     trials: list[Trial] = [
         AsrTrial(recordings=short, arrivals=soon, most_errors=0.0),

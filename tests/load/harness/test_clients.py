@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from load.corpora import Clip
 from load.harness import asr, jobs, tts, voice
@@ -28,6 +29,7 @@ from tests.load.harness.faulty import Message, Spoil, faulty
 
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 SOON = Arrivals(spread=0.1)
+OPEN = (Pattern.POISSON, Pattern.BURSTS)
 
 
 def event(message: Message) -> dict[str, Any]:
@@ -172,6 +174,12 @@ def seen(url: str, clips: list[Clip]) -> dict[str, Seen]:
         }
         spoken = {"lost": once(is_second_sound, lost), "doubled": once(is_second_sound, doubled), "stalled": stalled}
         vectors = {"swapped": swapped, "lost": halved, "broken": not_finite}
+        others = asyncio.gather(
+            *(
+                EmbedTrial(arrivals=Arrivals(pattern), rate=10.0, batch=2).run(Running(url, None), 4, 1.5, 1)
+                for pattern in OPEN
+            )
+        )
         found = await asyncio.gather(
             look(
                 url, AsrTrial(recordings=clips, most_errors=0.0), 3, 8.0, 4,
@@ -200,11 +208,9 @@ def seen(url: str, clips: list[Clip]) -> dict[str, Seen]:
                 },
             ),
         )  # fmt: skip
-        embed = next(one for one in found if one.trial.kind == "embed")
-        for pattern in (Pattern.POISSON, Pattern.BURSTS):
-            trial = EmbedTrial(arrivals=Arrivals(pattern), rate=10.0, batch=2)
-            embed.well[pattern] = await trial.run(Running(url, None), 4, 1.5, 1)
-        return {one.trial.kind: one for one in found}
+        seen = {one.trial.kind: one for one in found}
+        seen["embed"].well |= dict(zip(OPEN, await others, strict=True))
+        return seen
 
     return asyncio.run(everything())
 
@@ -290,3 +296,31 @@ async def test_nobody_answers() -> None:
         assert out.problems
         assert not out.ended
         assert not out.refused
+
+
+async def test_a_service_that_is_full_refuses_and_does_no_wrong(clips: list[Clip]) -> None:
+    headers: dict[str, str] = {}
+
+    async def full(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "full"}}, status=503, headers=headers)
+
+    for told in (False, True):
+        headers |= {"Retry-After": "5"} if told else {}
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", full)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        running = Running(f"http://{host}:{port}", None)
+        for trial in (
+            AsrTrial(recordings=clips, arrivals=SOON),
+            TtsTrial(arrivals=SOON),
+            VoiceTrial(recordings=clips, arrivals=SOON),
+            JobsTrial(recordings=clips, arrivals=SOON, length=2.0),
+        ):
+            out = await trial.run(running, 2, 1.0, 0)
+            assert (out.offered, out.admitted, out.refused, out.ended) == (2, 0, 2, 0)
+            asked_again = trial.kind in ("asr", "voice")  # these clients read when they may come again
+            assert bool(out.problems) == (asked_again and not told), out.problems
+        await runner.cleanup()

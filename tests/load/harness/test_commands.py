@@ -49,6 +49,7 @@ def test_help_teaches_with_examples(kind: str) -> None:
         (("embed", "--seconds", "0"), "--seconds"),
         (("jobs", "--cpus", "all"), "--cpus"),
         (("voice", "--recordings", "/nowhere"), "--recordings"),
+        (("tts", "--json", "/nowhere/run.json"), "cannot be written"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str) -> None:

@@ -42,7 +42,7 @@ def test_a_table_has_a_column_for_each_number_of_clients() -> None:
     assert found["word errors, mean / worst client"][0] == "5.0 / 10.0 %"
     assert found["service: event loop lag p50 / p99"][0] == "5.6 / 19.0"
     assert found["service: device busy, memory"][0] == "50 %, 100 MiB"
-    assert found["client: alone, p95"] == ("3.0", "-")
+    assert found[f"client alone: {FIRST} p95"] == ("3.0", "-")
     assert found["the client is the limit"] == ("no", "no")
 
 
