@@ -19,6 +19,7 @@ from load.simulation.session import Session
 from load.simulation.tables import Table
 from load.simulation.world import World
 from workers.capacity import Capacity
+from workers.site import Site
 
 NOTICED = (0.5, 2.0)
 """Seconds after which the death of a machine is noticed."""
@@ -88,7 +89,7 @@ class Fleet:
             Machine(self.world, number, plan.table, limit=plan.limit, observed=number in watched)
             for number in range(plan.machines)
         ]
-        self.machine_of = {machine.device: machine for machine in self.machines}
+        self.machine_of: dict[Site, Machine] = {machine.device: machine for machine in self.machines}
         self.ledger = Capacity([machine.device for machine in self.machines], plan.limit)
         self.used = [0.0] * plan.machines
         """What the machines would tell now; inf: they are known to be lost."""

@@ -15,7 +15,7 @@ HOURS_HEAD = (
 
 
 def hours_rows(figures: Figures) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for number, hour in enumerate(figures.hours):
         told = hour.row()
         rows.append((

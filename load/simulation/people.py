@@ -56,14 +56,14 @@ _MOST = max(shape(hour / 10) for hour in range(240))
 def stay(dice: random.Random) -> float:
     """Seconds of a session: a Pareto distribution cut at `LONGEST`."""
     cut = 1.0 - (SHORTEST / LONGEST) ** TAIL
-    return SHORTEST * (1.0 - cut * dice.random()) ** (-1.0 / TAIL)
+    return float(SHORTEST * (1.0 - cut * dice.random()) ** (-1.0 / TAIL))
 
 
 def mean_stay() -> float:
     """Seconds."""
     cut = 1.0 - (SHORTEST / LONGEST) ** TAIL
     power = TAIL - 1.0
-    return SHORTEST**TAIL / cut * TAIL / power * (SHORTEST**-power - LONGEST**-power)
+    return float(SHORTEST**TAIL / cut * TAIL / power * (SHORTEST**-power - LONGEST**-power))
 
 
 def talk(dice: random.Random) -> float:

@@ -84,9 +84,8 @@ def measure(
             counts=counts, deaths=0.0, gateway_deaths=0.0, seed=seed, flat=True, reach=reach,
         )  # fmt: skip
 
-    rows: list[tuple[str, float | None, Plan]] = [
-        (NAMES[policy], None, plan(policy, 0.0)) for policy in ("ledger", "grants")
-    ]
+    rows: list[tuple[str, float | None, Plan]] = []
+    rows += [(NAMES[policy], None, plan(policy, 0.0)) for policy in ("ledger", "grants")]
     for age in ages:
         rows += [(NAMES[policy], age, plan(policy, age)) for policy in ("random", "two", "full")]
         if age:
@@ -94,7 +93,7 @@ def measure(
     for some in reach:
         rows += [(NAMES[policy], ages[-1], plan(policy, ages[-1], reach=some)) for policy in ("two", "full")]
     found = []
-    for name, age, one in rows:
+    for name, shown, one in rows:
         began = time.monotonic()
         figures = Fleet(one).run()
         hours = figures.hours[FILLING:]
@@ -104,7 +103,7 @@ def measure(
         found.append(
             View(
                 name,
-                age,
+                shown,
                 one.reach,
                 sum(hour.refused for hour in hours) / offered,
                 sum(hour.asked for hour in hours) / offered,

@@ -61,14 +61,14 @@ class FilmBackend(DenoiseBackend):
         self._adapter = ClipAdapter(self.pipeline)
 
     def _start_group(self, device: str) -> Group:
-        kind, members = device.partition(":")[0], device.split("+")
+        members = device.split("+")
         if len(members) > 2:
             raise InputInvalid(f"parallel spreads a clip over two devices; {device} is more", param="options.parallel")
         if len(members) == 1:
             members = self._pair(device)
         threads = max(1, torch.get_num_threads() // 2)
         directory = self.found.directory / "transformer"
-        dtype = "float32" if kind == "cpu" else "bfloat16"
+        dtype = "float32" if device.startswith("cpu") else "bfloat16"
         return Group.start(directory, devices=members, dtype=dtype, threads=threads, timeout=ANSWER)
 
     def _pair(self, device: str) -> list[str]:

@@ -22,7 +22,7 @@ from workers.pool import Pool
 from workers.task import Lane, Result, Task
 
 SHORT = Plan(
-    CPU, machines=20, gateways=4, observed=None, hour=25.0, load=1.2, deaths=12.0, gateway_deaths=4.0, age=0.5, seed=3
+    CPU, machines=20, gateways=4, observed=None, hour=18.0, load=1.3, deaths=12.0, gateway_deaths=4.0, age=0.5, seed=3
 )
 """Seven streams on each machine, and more deaths than in a year."""
 

@@ -16,13 +16,14 @@ import torch
 
 from tests.vision_text.numerics import small
 from tests.vision_text.videos import untrained
-from vision_text.denoise.loading import read_pipeline
 from vision_text.denoise.request import Asked, Made
 from vision_text.parallel.context import ContextAttention, enable_context_parallel, obstacle, tokens_of
 from vision_text.parallel.group import Group
 from vision_text.parallel.member import load_transformer, steadied
 from vision_text.scenes.clips import FRAMES, SIZE
 from vision_text.videos.backend import FilmBackend
+from vision_text.videos.filmer import Filmer
+from workers.device import Device
 from workers.errors import BackendDead, InputInvalid
 
 ASKED = Asked("a red ball goes right", width=SIZE, height=SIZE, frames=FRAMES, steps=3, guidance=3.0, seed=5)
@@ -32,10 +33,12 @@ ROWS, TEXT, WIDTH, LAYERS, TOKENS, OUT = 2, 8, 96, 4, FRAMES * 9, 4 * 4 * 4
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FilmBackend]:
-    """One group for all tests: its processes take longer to start than everything else here."""
+    """One group for all tests: its processes take longer to start than everything else here. It is what a model has
+    that is placed on a group of devices."""
     directory = untrained.write(tmp_path_factory.mktemp("films"))
-    made = FilmBackend("video", *read_pipeline(str(directory)), {"parallel": "guidance"})
-    made.load("cpu")
+    filmer = Filmer._start(str(directory), [Device("cpu:0+cpu:1", "cpu+cpu")], {}, False)
+    made = filmer.backends[0]
+    assert isinstance(made, FilmBackend)
     yield made
     made.close()
 
