@@ -113,6 +113,12 @@ class Settings(BaseSettings):
         description="Where models run: cpu, cuda:0; cuda takes every GPU; several with commas, cuda:2+cuda:3 a group.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads of the models; unset: measured or all cores.")
+    cluster: str = Field(
+        "", description="Ray cluster whose devices transcribe (auto, HOST:6379); unset: those of this host."
+    )
+    cluster_resources: str = Field(
+        "", description="What each of them takes of it; unset: GPU=1 with --device cuda, else CPU=threads."
+    )
     asr_engine: Literal["torch", "reference"] = Field(
         "torch", description="torch, or reference: faster-whisper on padded windows, to compare with."
     )

@@ -11,6 +11,7 @@ from typing import Literal
 from speech.promises import Promise, find, identity
 from workers.capacity import ROUNDING, Capacity, Measured
 from workers.device import Device
+from workers.site import Site
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Carrying:
         """Every model on every device."""
         return tuple(self._carried(load) for load in self._loads)
 
-    def basis(self, device: Device, model: str | None) -> Basis:
+    def basis(self, device: Site, model: str | None) -> Basis:
         """Of the number of streams of a model on a device."""
         known = model is not None and self._capacity.measured(device, model) is not None
         return "measured" if known else "estimated"

@@ -9,12 +9,13 @@ import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from speech import files
 from speech.asr import DecodeOptions, Samples
 from speech.carried import Basis, Carried, Carrying
+from speech.cluster import Afar
 from speech.config import StreamConfig, checked
 from speech.devices import at, chosen, latency_path, make
 from speech.files import Segment
@@ -29,6 +30,7 @@ from speech.vad import SileroVad
 from speech.voices.load import load_voices
 from workers.capacity import Capacity
 from workers.clock import monotonic
+from workers.cluster.remote import RemoteDevice
 from workers.device import BackendUse, Device
 from workers.errors import InputInvalid
 from workers.pool import Pool
@@ -69,8 +71,8 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """`ready`: every device is up and takes work. `apart` are the devices that no live stream is admitted to.
-    `carried`: how many streams of each model fit on each device.
+    """`ready`: every device here is up and takes work, and one on the cluster if there is one. `apart` are the devices
+    that no live stream is admitted to. `carried`: how many streams of each model fit on each device.
     """
 
     ready: bool
@@ -93,6 +95,7 @@ class Engine:
         self._capacity = Capacity([*devices, *mouths], settings.utilisation, everybody=everybody)
         self._house = House(devices, self._capacity, first_sound=math.inf if everybody else FIRST_SOUND)
         self._carrying = Carrying(self._capacity, settings.admission, settings.profiles)
+        self._afar = Afar(settings, self._capacity) if settings.cluster else None
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
@@ -103,10 +106,11 @@ class Engine:
     def _start(cls, settings: EngineSettings) -> Engine:
         _return_large_blocks()
         _forget_shapes(_VOICES_KEEP if settings.voices else 1)
-        settings, devices, groups = make(settings)
+        here, devices, groups = make(replace(settings, device="cpu") if settings.cluster else settings)
+        settings = settings if settings.cluster else here
         ears = Device("vad", "cpu", step_budget=0.020)
         ears.add(SileroVad())
-        wanted = [chosen(model, devices) for model in settings.models]
+        wanted = [] if settings.cluster else [chosen(model, devices) for model in settings.models]
         loaded = [load(model, n == 0, settings, where) for n, (model, where) in enumerate(wanted)]
         if settings.voices:
             log.info("loading voices: %s", ", ".join(settings.voices))
@@ -125,6 +129,9 @@ class Engine:
                 device.start()
             engine._house.rehearse()
             engine._models = {model.info.name: model for model in loaded}
+            if engine._afar is not None:
+                engine._afar.open()
+                engine._models = engine._afar.models
             engine.settle()
         except BaseException:
             for device in engine._all:
@@ -163,6 +170,11 @@ class Engine:
     def devices(self) -> list[Device]:
         """Those that models live on; other models may be added to them. Groups of devices are not among them."""
         return list(self._devices)
+
+    @property
+    def far(self) -> Sequence[RemoteDevice]:
+        """Those on the cluster, on which the models of speech live then."""
+        return self._afar.devices if self._afar is not None else ()
 
     def at(self, where: Sequence[str], model: str) -> list[Device]:
         """The devices, or groups of devices, on which an operator has placed a model; without a place those of
@@ -251,8 +263,10 @@ class Engine:
         """How full the devices are."""
         devices: list[DeviceStatus] = []
         apart: list[DeviceStatus] = []
-        for device in self._all:
-            stats, own = device.stats(), device in self._devices
+        live: Sequence[Device | RemoteDevice] = self._devices if self._afar is None else self.far
+        everywhere: list[Device | RemoteDevice] = [*self._all, *self.far]
+        for device in everywhere:
+            stats, own = device.stats(), device in live
             first = next((model for model in self._models.values() if device.serves(model.info.name)), None)
             share, model = (first.share(*USUAL), first.info.name) if first is not None else (math.inf, "")
             status = DeviceStatus(
@@ -268,7 +282,7 @@ class Engine:
                 restarts=stats.restarts,
             )
             (devices if own else apart).append(status)
-        ready = all(device.ready for device in self._all)
+        ready = all(device.ready for device in self._all) and (self._afar is None or self._afar.ready)
         return EngineStatus(ready, tuple(devices), self._house.status(), tuple(apart), self._carrying.status())
 
     async def drain(self, timeout: float) -> None:
@@ -278,9 +292,13 @@ class Engine:
         await self._house.drain(timeout)
         for device in self._devices:
             await asyncio.to_thread(device.drain, max(0.0, until - monotonic()))
+        if self._afar is not None:
+            await asyncio.to_thread(self._afar.drain, max(0.0, until - monotonic()))
 
     async def close(self) -> None:
         """End what still runs, keep what was learned about step times, free the models."""
+        if self._afar is not None:
+            await asyncio.to_thread(self._afar.close)
         for device in self._all:
             await asyncio.to_thread(device.close)
         for device in self._devices:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from speech.places import kind
 from speech.replicas import Replicas
 from speech.whisper import profile, weights
 from speech.whisper.backend import WhisperBackend
-from speech.whisper.profile import Precision
+from speech.whisper.profile import Precision, Profile
 from speech.whisper.reference import ReferenceBackend
 from workers.device import Device
 from workers.pool import Pool
@@ -52,7 +53,8 @@ class EngineSettings:
     `threads` None measures; `asr_engine` "torch" or "reference". `utilisation` is the share of a device's time that
     admitted live streams may reserve; `admission` whether what speechlane capacity has measured says how much a stream
     takes. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and decoder); one that this device
-    cannot have is passed over.
+    cannot have is passed over. `cluster`: address of the Ray cluster whose devices transcribe, each of which takes
+    `cluster_resources` of it ("GPU=1"); unset: those of this process.
     """
 
     models: tuple[str, ...] = ("tiny.en",)
@@ -66,6 +68,8 @@ class EngineSettings:
     precisions: Mapping[str, str] = field(default_factory=dict)
     voices: tuple[str, ...] = ("heart",)
     piper_python: str = ""
+    cluster: str = ""
+    cluster_resources: str = ""
 
     @property
     def kind(self) -> str:
@@ -108,7 +112,7 @@ def load(model: str, default: bool, settings: EngineSettings, devices: list[Devi
             reference = ReferenceBackend(found.name, found.directory, threads=settings.threads or 1)
             device.add(reference)
         info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
-        return Model(info, Pool(found.name, devices), lambda *_: _REFERENCE_SHARE, reference.spec.precision)
+        return Model(info, Pool(found.name, devices), _reference_share, reference.spec.precision)
     checkpoint = weights.load(found.directory)
     probes = profile.PROVEN_PROBES.get(found.name, 0)
     whole = profile.WHOLE_WINDOW.get(found.name, frozenset())
@@ -127,9 +131,17 @@ def load(model: str, default: bool, settings: EngineSettings, devices: list[Devi
         device.add(backend)
     log.info("%s: %s (encoder/decoder), %d threads", found.name, chosen.precision, chosen.threads)
 
-    def share(interval: float, partials: bool, language: str | None) -> float:
-        return chosen.share(interval, partials, language in whole)
-
     info = ModelInfo(found.name, "asr", backend.vocabulary.languages, aliases)
     others = Replicas(found.name, devices, make)
-    return Model(info, Pool(found.name, devices), share, str(chosen.precision), others)
+    return Model(info, Pool(found.name, devices), partial(_share, chosen, whole), str(chosen.precision), others)
+
+
+# Functions of this module, and no others, because they go to gateways on other hosts.
+
+
+def _share(chosen: Profile, whole: Container[str], interval: float, partials: bool, language: str | None) -> float:
+    return chosen.share(interval, partials, language in whole)
+
+
+def _reference_share(interval: float, partials: bool, language: str | None) -> float:
+    return _REFERENCE_SHARE
