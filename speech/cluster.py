@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import signal
 import threading
 import zlib
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,14 @@ def resources(settings: EngineSettings) -> Mapping[str, float]:
         except ValueError:
             raise ValueError(f"cluster_resources: {part.strip()!r} is not like GPU=1 or CPU=2") from None
     return need
+
+
+def own_signals() -> None:
+    """Take signals back from Ray, whose handlers write pages into the log. On the main thread, where there are any."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.getsignal(number))
+            signal.siginterrupt(number, False)
 
 
 class Afar:

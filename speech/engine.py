@@ -15,7 +15,7 @@ from functools import partial
 from speech import files
 from speech.asr import DecodeOptions, Samples
 from speech.carried import Basis, Carried, Carrying
-from speech.cluster import Afar
+from speech.cluster import Afar, own_signals
 from speech.config import StreamConfig, checked
 from speech.devices import at, chosen, latency_path, make
 from speech.files import Segment
@@ -100,7 +100,10 @@ class Engine:
     @classmethod
     async def start(cls, settings: EngineSettings) -> Engine:
         """Load and warm everything; seconds, off the loop. Raises ModelError, WeightsError, ValueError."""
-        return await asyncio.to_thread(cls._start, settings)
+        engine = await asyncio.to_thread(cls._start, settings)
+        if settings.cluster:
+            own_signals()
+        return engine
 
     @classmethod
     def _start(cls, settings: EngineSettings) -> Engine:

@@ -73,12 +73,14 @@ class Fleet:
 
     def open(self) -> None:
         """Join the cluster and begin to place devices. Blocks until the cluster answers; raises `NoCluster`."""
+        records = logging.getLogRecordFactory()
         try:
             ray: Any = import_module("ray")
         except ImportError:
             raise NoCluster("a cluster needs Ray: pip install 'speechlane[cluster]'") from None
         if not ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            logging.getLogger("ray").setLevel(logging.ERROR)
             try:
                 ray.init(
                     address=self._address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False,
@@ -90,6 +92,7 @@ class Fleet:
                     "with ray start --address=HEAD:6379 first"
                 ) from error
             self._connected = True
+        logging.setLogRecordFactory(records)  # Ray's own puts its time into every line
         self._courier.start()
         self._look()
         self._placer = threading.Thread(target=self._place, name="placer", daemon=True)
@@ -144,20 +147,22 @@ class Fleet:
             self._room_since = None
         elif self._room_since is None:
             self._room_since = now
-        for number in range(len(self._placed), places if self._may_grow(now) else 0):
+        new = range(len(self._placed), places if self._may_grow(now) else 0)
+        for number in new:
             calls = RayCalls()
             device = RemoteDevice(
                 f"{self._plan.kind}:{number}", calls, self._courier, gateway=self._gateway, packing=self._packing
             )
             device.watch(partial(self._welcome, device))
             self._placed.append((calls, device))
-            device.start()
         for calls, device in self._placed:
             if device.ready:
                 calls.pause = LOOK
             elif calls.dead and now >= calls.retry_at:
                 calls.retry_at, calls.pause = now + calls.pause, min(LONGEST, 2 * calls.pause)
                 calls.bind(self._create(device.name))
+        for number in new:
+            self._placed[number][1].start()
 
     def _may_grow(self, now: float) -> bool:
         """A host that has died counts until Ray has noticed, and what has lost its place there goes first."""
