@@ -18,7 +18,8 @@ def paragraphs() -> list[str]:
     from pydoc_data.topics import topics
 
     found = [re.sub(r"\s+", " ", part).strip() for text in topics.values() for part in text.split("\n\n")]
-    with _REFERENCES.open(encoding="utf-8") as rows:
+    if _REFERENCES.exists():  # an installed package has none
+        rows = _REFERENCES.read_text("utf-8").splitlines()
         found += [row[1] for row in csv.reader(rows, delimiter="\t") if len(row) > 1]
     texts = sorted({text for text in found if _SHORTEST <= len(text) <= _LONGEST})
     random.Random(7).shuffle(texts)

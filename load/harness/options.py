@@ -65,6 +65,9 @@ WordErrors = Annotated[
 ]
 Visit = Annotated[float, typer.Option(help="Seconds that a client stays when arrivals are open.", min=1.0)]
 
+NEEDED = ("jiwer", "whisper_normalizer")
+REMEDY = "pip install 'speechlane[load]'"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -147,7 +150,13 @@ def with_run(function: Callable[..., None]) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         run = asked(**{name: given.pop(name) for name in shared})
-        function(run, **given)
+        try:
+            function(run, **given)
+        except ModuleNotFoundError as error:
+            if error.name not in NEEDED:
+                raise
+            typer.echo(f"{error.name} is not installed; add it with: {REMEDY}", err=True)
+            raise typer.Exit(1) from error
 
     parameters = [one.replace(annotation=kinds[one.name]) for one in own]
     parameters += [one.replace(annotation=hints[one.name]) for one in shared.values()]

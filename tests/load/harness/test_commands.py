@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli import app as speechlane
 from gateway.cli import brought
+from load.harness import cli
 from load.harness.cli import app
 from load.harness.echo import echo
 
@@ -114,3 +115,14 @@ def test_commands_that_others_bring_are_among_our_own() -> None:
     assert broken.exit_code == 1
     assert "load.nothing" in broken.output
     assert run("nothing").exit_code == 2
+
+
+def test_what_has_to_be_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("no", name="jiwer")
+
+    monkeypatch.setattr(cli, "objective", missing)
+    done = load("tts", "--clients", "1")
+    assert done.exit_code == 1
+    assert "jiwer is not installed" in done.output
+    assert "speechlane[load]" in done.output
