@@ -54,6 +54,7 @@ from websockets.exceptions import InvalidStatus
 
 from load import report
 from load.capacity.search import Phase, Search
+from load.metrics import watch_own
 from load.playing import Outcome, Utterance, outcome
 from load.scoring import quantiles
 from load.service import Running, arguments, machine, pinned, service
@@ -113,7 +114,7 @@ async def listen(
 ) -> Step:
     """Have `count` listen for `seconds`; who has begun an utterance by then hears it to its end."""
     said: list[Utterance] = []
-    late = [0.0]
+    late: list[float] = []
     until = time.monotonic() + phases + seconds
 
     async def one(number: int) -> None:
@@ -121,13 +122,13 @@ async def listen(
         await asyncio.sleep(chance.uniform(0, phases))
         await attend(server, chance, time.monotonic(), until, lambda due, heard: said.append(heard))
 
-    watching = asyncio.create_task(_watch(late))
+    watching = asyncio.create_task(watch_own(late, 0.005))
     try:
         await asyncio.gather(*(one(number) for number in range(count)))
     finally:
         watching.cancel()
     problems = sorted({heard.problem for heard in said if heard.problem is not None})[:5]
-    return Step(name, step, count, outcome(said), late[0], problems)
+    return Step(name, step, count, outcome(said), max(late, default=0.0), problems)
 
 
 async def attend(
@@ -156,14 +157,6 @@ async def attend(
         await listener.close()
 
 
-async def _watch(late: list[float]) -> None:
-    """How long this program's own event loop keeps others waiting."""
-    while True:
-        due = time.monotonic() + 0.005
-        await asyncio.sleep(0.005)
-        late[0] = max(late[0], time.monotonic() - due)
-
-
 async def rush(server: Server, count: int, seconds: float) -> tuple[Step, int]:
     """`count` ask at once and are not spoken to again when refused. The step of the admitted, and their number."""
     chance = random.Random(count)
@@ -171,7 +164,7 @@ async def rush(server: Server, count: int, seconds: float) -> tuple[Step, int]:
     listeners = await asyncio.gather(*(server.listener() for _ in range(count)))
     said: list[Utterance] = []
     admitted = 0
-    late = [0.0]
+    late: list[float] = []
     until = time.monotonic() + seconds
 
     async def one(number: int) -> None:
@@ -185,14 +178,14 @@ async def rush(server: Server, count: int, seconds: float) -> tuple[Step, int]:
             if not heard.refused:  # somebody else was quicker to take the place; nobody heard a gap
                 said.append(heard)
 
-    watching = asyncio.create_task(_watch(late))
+    watching = asyncio.create_task(watch_own(late, 0.005))
     try:
         await asyncio.gather(*(one(number) for number in range(count)))
     finally:
         watching.cancel()
         await asyncio.gather(*(listener.close() for listener in listeners))
     problems = sorted({heard.problem for heard in said if heard.problem is not None})[:5]
-    return Step("speechlane", "at once", count, outcome(said), late[0], problems), admitted
+    return Step("speechlane", "at once", count, outcome(said), max(late, default=0.0), problems), admitted
 
 
 @contextmanager

@@ -1,8 +1,12 @@
-"""The service's own figures as a measurement reads them: Prometheus' text format, and quantiles of its histograms."""
+"""How late the event loops of both sides are: the service's by its own figures, in Prometheus' text format, and this
+program's.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 import urllib.request
 
 from load.service import Running
@@ -46,3 +50,11 @@ def grown(after: Buckets, before: Buckets) -> Buckets:
     """What a histogram counted in between."""
     counted = dict(before)
     return [(bound, count - counted.get(bound, 0.0)) for bound, count in after]
+
+
+async def watch_own(late: list[float], every: float = 0.010) -> None:
+    """Note how late this program's event loop runs a timer of `every` seconds, again and again, until cancelled."""
+    while True:
+        due = time.monotonic() + every
+        await asyncio.sleep(every)
+        late.append(time.monotonic() - due)

@@ -34,7 +34,7 @@ import numpy as np
 
 from load import corpora, report
 from load.crowd import Crowd, speak, speech
-from load.metrics import bucketed, exposition, grown, lag
+from load.metrics import bucketed, exposition, grown, lag, watch_own
 from load.script import conversation
 from load.service import Running, arguments, machine, service
 
@@ -122,7 +122,7 @@ async def phase(running: Running, crowd: Crowd, name: str, seconds: float) -> Ph
         time.time(),
     )
     pinging = asyncio.create_task(crowd.ping(PINGS))
-    own_late = asyncio.create_task(_watch(late))
+    own_late = asyncio.create_task(watch_own(late))
     await asyncio.sleep(seconds)
     for task in (pinging, own_late):
         task.cancel()
@@ -145,13 +145,6 @@ async def phase(running: Running, crowd: Crowd, name: str, seconds: float) -> Ph
         late,
         {kind.decode(): count for kind, count in heard.events.items()},
     )
-
-
-async def _watch(late: list[float]) -> None:
-    while True:
-        due = time.monotonic() + 0.01
-        await asyncio.sleep(0.01)
-        late.append(time.monotonic() - due)
 
 
 @dataclass(slots=True)

@@ -17,11 +17,9 @@ from urllib.error import HTTPError
 import numpy as np
 import psutil
 
-from load.metrics import Buckets, bucketed, exposition, grown, lag
+from load.metrics import Buckets, bucketed, exposition, grown, lag, watch_own
 from load.service import Running
 
-TICK = 0.010
-"""Seconds between two timers of the client's event loop that are watched."""
 LATE = 0.020
 """How late 1 % of them may be: beyond it the client is too slow for figures of milliseconds."""
 BUSY = 0.85
@@ -90,7 +88,7 @@ async def watching(running: Running, seconds: float = 60.0) -> AsyncIterator[Wat
     own = time.process_time()
     psutil.cpu_percent()
     tasks = [
-        asyncio.create_task(_late(watched)),
+        asyncio.create_task(watch_own(watched.late)),
         asyncio.create_task(_look(running, watched, max(1.0, seconds / _SIGHTS))),
     ]
     try:
@@ -103,13 +101,6 @@ async def watching(running: Running, seconds: float = 60.0) -> AsyncIterator[Wat
         watched.own_cpu = (time.process_time() - own) / max(watched.seconds, 1e-9)
         after = await asyncio.to_thread(_loop, running)
         watched.loop = grown(after, before)
-
-
-async def _late(watched: Watched) -> None:
-    while True:
-        due = time.monotonic() + TICK
-        await asyncio.sleep(TICK)
-        watched.late.append(time.monotonic() - due)
 
 
 async def _look(running: Running, watched: Watched, every: float) -> None:
