@@ -96,8 +96,8 @@ def _without_request(record: logging.LogRecord) -> bool:
 
 def _plain_http_error(request: web.Request, error: web.HTTPException) -> web.Response:
     messages = {
-        404: f"There is nothing at {request.method} {request.path}.",
-        405: f"{request.path} does not take {request.method}.",
+        404: f"There is nothing at {request.method} {request.path[:200]}.",
+        405: f"{request.path[:200]} does not take {request.method}.",
     }
     fields = {
         "message": messages.get(error.status, error.reason),

@@ -63,7 +63,7 @@ FOUND: dict[str, list[Any]] = {
     "job_json": [{LONG: {}}],
     "job_record": [{}, {"name": "a", "chunks": "inf"}],
     "webhook_url": [b"http://[fd00::1]x1]1]/", b"http://\\[fd00::1]/", b"http://[fd00::1]@/"],
-    "headers": [b"Upgrade: websocket\nConnection: Upgrade\xff"],
+    "headers": [b"Upgrade: websocket\nConnection: Upgrade\xff", b"Host: 0i" + LONG.encode()],
     "tus_headers": ["filename é".encode(), "sha1 é".encode()],
 }
 
