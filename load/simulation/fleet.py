@@ -158,11 +158,16 @@ class Fleet:
     def _come(self) -> None:
         self._next()
         self.hour.offered += 1
-        length = people.stay(self.world.dice)
-        gateway = self._gateway()
+        self._ask(self._gateway(), people.stay(self.world.dice))
+
+    def _ask(self, gateway: Gateway | None, length: float, *, again: bool = False) -> None:
+        """For a place. Where grants are missing the gateway asks for more, and has the client come back once."""
         found = gateway.place(self._share) if gateway is not None else None
         if gateway is None or found is None:
-            self.hour.refused += 1
+            if self.grants is not None and not again:
+                self.world.after(AGAIN, partial(self._ask, gateway, length, again=True))
+            else:
+                self.hour.refused += 1
             return
         self.figures.admitted += 1
         self._numbers += 1

@@ -102,9 +102,9 @@ class Gateway:
 
     def _any(self) -> int:
         """One that is not known to be lost, unless nearly all are."""
-        dice, view, reach = self.fleet.world.dice, self.view, self._reach
+        luck, view, reach = self.fleet.world.luck, self.view, self._reach
         for _ in range(16):
-            number = reach[dice.randrange(len(reach))]
+            number = reach[luck.randrange(len(reach))]
             if view[number] != math.inf:
                 break
         return number

@@ -6,6 +6,7 @@ take their time.
 from __future__ import annotations
 
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from workers.cluster.escrow import PLAN_EVERY, Escrow
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 UNDERWAY = 0.004
 """Seconds that a message takes, with the tick that it waits for."""
+ASKED = 4
+"""Machines that are asked for room when there is none."""
 ROUNDING = 1e-9
 
 
@@ -72,12 +75,12 @@ class Grants:
         return sum(held[machine] for held in self._held)
 
     def _want(self, gateway: int) -> None:
-        """Ask the machine that has most room, by all that is known of it."""
+        """Ask the machines that have most room, by what all of them tell."""
         used = self._fleet.used
-        number = used.index(min(used))
-        if used[number] + self._share <= self._fleet.limit + ROUNDING:
-            self._seats[gateway][number].want(self._share)
-            self._tell(gateway, number)
+        for number in nsmallest(ASKED, range(len(used)), key=used.__getitem__):
+            if used[number] + self._share <= self._fleet.limit + ROUNDING:
+                self._seats[gateway][number].want(self._share)
+                self._tell(gateway, number)
 
     def _hold(self, gateway: int, machine: int, share: float) -> None:
         self._held[gateway][machine] += share

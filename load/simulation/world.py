@@ -20,6 +20,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.dice = random.Random(seed)
+        self.luck = random.Random(seed)  # of choices, so that the same people come whatever is chosen
         self.happened = 0
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
