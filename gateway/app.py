@@ -111,6 +111,8 @@ def build_app(settings: Settings, start: StartEngine = start_engine) -> web.Appl
     add_openapi_routes(app)
     app.router.add_static("/static/", pages.WEB)
     app.cleanup_ctx.append(_background(service, start))
+    if service.guard.limits is not None:
+        app.cleanup_ctx.append(service.guard.limits.keep)
     app.cleanup_ctx.append(keep_collections)
     app.on_cleanup.append(_close_assistant)
     app.on_cleanup.append(_close_documents)

@@ -22,6 +22,7 @@ from gateway.keys.identity import IDENTITY, LOCAL, Identity
 from gateway.keys.scopes import check_scope
 from gateway.keys.store import KeyStore
 from gateway.origins import Forbidden, Origins
+from gateway.shared.limits import SEAT, SharedLimits
 from workers.errors import ServingError
 from workers.fairness import TENANT, Tenant
 from workers.labels import label
@@ -52,7 +53,8 @@ class Guard:
     """Tells who a request comes from. Without keys only this machine may ask, and no foreign web page.
 
     `room` is the part of what live sessions may reserve that one of several keys may hold; `proxies` are addresses
-    whose X-Forwarded-For is believed.
+    whose X-Forwarded-For is believed; `sessions` is the most of a key that has no limit of its own; `limits` counts for
+    all gateways together, None: this one counts for itself.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Guard:
         origins: Origins | None = None,
         room: float = 0.5,
         proxies: Collection[str] = (),
+        sessions: int | None = None,
+        limits: SharedLimits | None = None,
     ) -> None:
         # Digests have one length, so that the comparison's time does not tell the length of a key.
         self._digests = [_digest(key) for key in keys]
@@ -70,6 +74,8 @@ class Guard:
         self._checker = Checker(store) if store is not None else None
         self._attempts = Attempts()
         self._budgets = Budgets()
+        self._sessions = sessions
+        self.limits = limits
         self._room = room if store is not None or len(keys) > 1 else 1.0
         self._proxies = frozenset(proxies)
         self.origins = origins or Origins(())
@@ -115,9 +121,18 @@ class Guard:
             raise Unauthorized("The API key is wrong, or not valid any more. Ask whoever runs this service for one.")
         check_scope(identity, request.path)
         budget = self._budgets.of(identity)
-        budget.request()
+        SEAT.set(None)
+        if self.limits is None:
+            budget.request()
+        else:
+            SEAT.set(await self.limits.admit(budget, self._most_sessions(identity, request)))
         act_for(identity, budget)
         return identity
+
+    def _most_sessions(self, identity: Identity, request: web.BaseRequest) -> int | None:
+        """Of all that the key may have, for a request that begins one; None: it begins none, or may have any number."""
+        begins = request.headers.get("Upgrade", "").lower() == "websocket" and "session" not in request.query
+        return (identity.limits.sessions or self._sessions) if begins else None
 
     def address(self, request: web.BaseRequest) -> str:
         """Where a request comes from: the last address that no trusted proxy has."""
@@ -156,7 +171,11 @@ class Guard:
         """Let no request to a guarded path pass without an identity, kept as `request[IDENTITY]`."""
         if not is_open(request.path) and not self._key_may_follow(request):
             request[IDENTITY] = await self.admit(request)
-        return await handler(request)
+        try:
+            return await handler(request)
+        finally:
+            if (seat := SEAT.get()) is not None and not seat.taken:
+                seat.give_back()
 
     def _key_may_follow(self, request: web.Request) -> bool:
         resource = request.match_info.route.resource

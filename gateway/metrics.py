@@ -21,6 +21,7 @@ from prometheus_client import (
 
 from gateway.device_metrics import DeviceMetrics, lane_name
 from gateway.keys.budget import count_audio
+from gateway.shared.metrics import SharedMetrics
 from gateway.telemetry.sessions import SESSION
 from gateway.vision.metrics import VisionMetrics
 
@@ -54,6 +55,8 @@ class Metrics:
         )
         self._parked = Gauge("speechlane_sessions_parked", "Live sessions whose connection broke.", registry=registry)
         self._resumed = Counter("speechlane_sessions_resumed", "Connections that took a session up.", registry=registry)
+        self.shared = SharedMetrics(registry)
+        """What several gateways keep in one Redis."""
         self._refused = Counter("speechlane_refused", "Work refused.", ["kind", "reason"], registry=registry)
         self._utterances = Counter("speechlane_utterances", "Utterances ended.", ["outcome"], registry=registry)
         self._phases = Histogram(

@@ -24,6 +24,7 @@ from gateway.keys.store import open_store
 from gateway.metrics import Metrics
 from gateway.origins import Origins
 from gateway.settings import Settings
+from gateway.shared.limits import SEAT, shared_limits
 from gateway.telemetry.opening import open_traces
 from gateway.telemetry.sessions import SessionRecord, session_record
 from gateway.videos.store import Videos
@@ -49,9 +50,11 @@ class Service:
             origins=Origins(settings.allowed_origins),
             room=settings.key_room,
             proxies=settings.trusted_proxies,
+            sessions=settings.max_sessions_per_key,
         )
         self._keys = settings.key_count()
         self.metrics = Metrics()
+        self.guard.limits = shared_limits(settings.key_store, self.metrics.shared)
         self.metrics.traces = open_traces(settings.otlp_endpoint)
         self.metrics.transcripts = settings.log_transcripts
         self.draining = asyncio.Event()
@@ -133,6 +136,14 @@ class Service:
         if most is not None and self._sessions[identity] >= most:
             raise Overloaded(f"This key's {most} sessions are all open; close one first.", retry_after=BUSY_RETRY)
         self._check_audio()
+        seat = SEAT.get()
+        if seat is not None and not seat.granted:
+            raise Overloaded(
+                f"This key's {most} sessions are all open, here or at other gateways; close one first.",
+                retry_after=BUSY_RETRY,
+            )
+        if seat is not None:
+            seat.take()
         self._sessions[identity] += 1
         self._admitted += 1
         self._idle.clear()
@@ -142,6 +153,8 @@ class Service:
             with budget.session() if budget is not None else nullcontext(), session_record(record, self.sessions):
                 yield record
         finally:
+            if seat is not None:
+                seat.give_back()
             self.metrics.session_closed(record.code)
             self._sessions[identity] -= 1
             if not self._sessions[identity]:

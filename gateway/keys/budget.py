@@ -42,6 +42,11 @@ class Bucket:
         """Seconds until there is so much; 0.0: now."""
         return max(0.0, (min(amount, self._most) - self._now()) / self._rate)
 
+    def set(self, left: float) -> None:
+        """So much is left now."""
+        self._now()
+        self._left = min(self._most, left)
+
     def refill(self, rate: float) -> None:
         """At another rate from now on."""
         self._now()
@@ -62,9 +67,16 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         *,
         name: str = "",
+        owner: str = "",
         live: Counter[str] | None = None,
     ) -> None:
         self.limits = limits
+        self.owner = owner
+        """Whose minute it is, by a name that all gateways know."""
+        self.untold = 0.0
+        """Seconds of audio that have come and were not counted by all gateways together yet."""
+        self.on_audio: Callable[[Budget], None] | None = None
+        """Called when more of it comes, for whoever counts it for all gateways together."""
         self._name, self._live = name, live if live is not None else Counter()
         self._pace = Bucket(BURST, PACE, clock)
         requests, audio = limits.requests_per_minute, limits.audio_seconds_per_minute
@@ -81,6 +93,17 @@ class Budget:
             raise Overloaded(f"This key may make {most} requests a minute.", retry_after=math.ceil(wait))
         self._requests.take(1.0)
 
+    def count_request(self) -> None:
+        """Count a request that was let in."""
+        if self._requests is not None:
+            self._requests.take(1.0)
+
+    def known(self, told: float, left: float) -> None:
+        """After `told` seconds of the untold audio, so many are left of the minute of all gateways together."""
+        self.untold -= told
+        if self._audio is not None:
+            self._audio.set(left - self.untold)
+
     def check_audio(self) -> None:
         """Before a recording or a session is taken; raises `Overloaded` while the minute is used up."""
         wait = self.audio_wait()
@@ -92,6 +115,9 @@ class Budget:
         """So much audio has come, on a socket or in a file."""
         if self._audio is not None:
             self._audio.take(seconds)
+            self.untold += seconds
+            if self.on_audio is not None:
+                self.on_audio(self)
         if live:
             self._pace.take(seconds)
 
@@ -131,7 +157,7 @@ class Budgets:
         """The key's budget; a new one once its limits were changed."""
         budget = self._budgets.pop(identity.name, None)
         if budget is None or budget.limits != identity.limits:
-            budget = Budget(identity.limits, name=identity.name, live=self._live)
+            budget = Budget(identity.limits, name=identity.name, owner=identity.owner, live=self._live)
         self._budgets[identity.name] = budget
         while len(self._budgets) > MOST_KEYS:
             self._budgets.popitem(last=False)

@@ -25,6 +25,7 @@ from gateway.realtime.resumable import ResumableSession, patient
 from gateway.realtime.session import TranscriptionSession
 from gateway.realtime.shared_session import SharedSession, continuable, track_of
 from gateway.realtime.starting import begun, heard_by, kind
+from gateway.shared.limits import SEAT
 from gateway.shared.sessions import NotThere, name_of
 from gateway.sockets import Connection, limits_of
 from gateway.state import SERVICE, Service
@@ -151,6 +152,9 @@ async def _go_on(
         kept = Kept.read(fields)
     except ValueError as error:
         raise NotThere(f"The session cannot go on here: {error}. Begin another one.", param="session") from None
+    limits, seat = service.guard.limits, kept.state["seat"]
+    if limits is not None and seat is not None:
+        SEAT.set(limits.go_on(identity.owner, seat))
     async with AsyncExitStack() as held:
         held.enter_context(service.session(identity, "realtime", kept.state["id"]))
         try:

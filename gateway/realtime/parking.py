@@ -75,7 +75,7 @@ class Parking:
         if settings.sessions_redis is None:
             yield
             return
-        self.counts = counts = SharedMetrics(self._service.metrics.registry)
+        self.counts = counts = self._service.metrics.shared
         link = Link(settings.sessions_redis.get_secret_value(), "live sessions", counts)
         self.shared = SharedSessions(link, counts, settings.resume_seconds, settings.sessions_redis_bytes)
         running = asyncio.create_task(self.shared.run(), name="shared sessions")

@@ -21,6 +21,7 @@ from gateway.realtime.resumable import Places, ResumableSession, Visit
 from gateway.realtime.told import Told
 from gateway.realtime.track import Track
 from gateway.shared.image import Image
+from gateway.shared.limits import SEAT
 from gateway.shared.metrics import SharedMetrics
 from gateway.shared.sessions import SharedSessions, name_of
 from gateway.sockets import Close, Connection, Ending
@@ -86,6 +87,7 @@ class SharedSession(ResumableSession):
         self._ended = 0
         self._told = Told()
         self._mark = (0, 0, 0)
+        self._seat = SEAT.get()
         self._due = self._moved = self._lost = self._done = False
         self._live = transcriber
         point = transcriber.point()
@@ -142,6 +144,7 @@ class SharedSession(ResumableSession):
         assert isinstance(decoder, ContinuedDecoder)
         state = {
             "id": self.id,
+            "seat": self._seat.id if self._seat is not None else None,
             "shape": self._adapter.shape.value,
             "expires_at": self._expires_at,
             "ends_at": time.time() + self.seconds_left,
@@ -198,6 +201,8 @@ class SharedSession(ResumableSession):
 
     async def close(self) -> None:
         self._shared.remove(self, forget=self._done)
+        if self._seat is not None and (self._moved or self._lost):
+            self._seat.leave()
         await super().close()
 
     async def _hear_client(self) -> Ending | None:
