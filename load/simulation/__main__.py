@@ -58,7 +58,7 @@ def main() -> int:
     look.add_argument("--seconds", type=float, default=3600.0, help="of each row (default %(default)s)")
     grow.add_argument("--devices", type=int, nargs="+", default=list(growth.DEVICES), help="(default %(default)s)")
     grow.add_argument("--streams", type=int, nargs="+", default=list(growth.STREAMS), help="(default %(default)s)")
-    cost.add_argument("--mean", type=float, default=0.57, help="of the places taken over a day (default %(default)s)")
+    cost.add_argument("--mean", type=float, default=0.6, help="of the places taken over a day (default %(default)s)")
     for one in (day, look, grow, cost):
         one.add_argument("--json", type=Path, help="write the figures here")
     day.add_argument("--html", type=Path, help="write a page with plots here")

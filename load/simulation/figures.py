@@ -56,7 +56,6 @@ class Figures:
     retried: int = 0
     admitted: int = 0
     left: int = 0
-    dropped: int = 0
     machines_lost: int = 0
     gateways_lost: int = 0
     moved_by_machines: int = 0
@@ -88,7 +87,6 @@ class Figures:
             "retried_final": quantiles(self.late),
             "admitted": self.admitted,
             "left": self.left,
-            "dropped": self.dropped,
             "machines_lost": self.machines_lost,
             "gateways_lost": self.gateways_lost,
             "moved_by_machines": self.moved_by_machines,
