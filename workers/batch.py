@@ -55,8 +55,13 @@ class Group:
     def in_order(self, rank: int) -> Iterator[Task]:
         """Those of one lane, the most urgent first. Each is taken out before the next is asked for, which moves nobody
         back but its tenant: so the next costs little, however many tenants there are."""
-        order, heaps = self.fairness.order, self.heaps[rank]
-        waiting = [(order(task), task) for task in self._firsts(rank)]
+        order, heaps, firsts = self.fairness.order, self.heaps[rank], self._firsts(rank)
+        if len(firsts) == 1:  # as it mostly is: nobody to compare with
+            heap = heaps[firsts[0].tenant]
+            while (only := _top(heap)) is not None:
+                yield only
+            return
+        waiting = [(order(task), task) for task in firsts]
         heapify(waiting)
         while waiting:
             task = waiting[0][1]
