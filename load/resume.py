@@ -2,21 +2,30 @@
 TCP connection at random bytes, in both directions; the words have to be those of a connection that holds.
 
     python -m load.resume --cuts 200
+
+With several gateways that share their sessions, each connection goes to another of them by chance, as behind a load
+balancer without affinity:
+
+    python -m load.resume --cuts 200 --gateways 3
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import random
+import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from batch_jobs.queue.embedded import Embedded
 from load.cutting import CuttingProxy
-from load.service import arguments, machine, service
+from load.service import Running, arguments, machine, service
 from speechlane.client import Failed, Final, Gap, Refused, Session, Source, Unreachable, connect, wav_file
 from speechlane.client.sources import at_real_time
 
@@ -85,19 +94,22 @@ async def script(names: tuple[str, ...], pause: float = 1.0) -> tuple[list[bytes
     return blocks, rate
 
 
-async def measure(url: str, key: str | None, cuts: int, seed: int, speed: float) -> dict[str, object]:
-    """Streams until so many connections were cut, each against the same stream without a cut."""
+async def measure(
+    url: str, key: str | None, cuts: int, seed: int, speed: float, others: Sequence[str] = ()
+) -> dict[str, object]:
+    """Streams until so many connections were cut, each against the same stream without a cut. `others` are gateways
+    that share their sessions with the one at `url`."""
     chance = random.Random(seed)
     blocks, rate = await script(RECORDINGS)
     address = url.replace("http", "ws", 1)
     whole = await stream(address, key, blocks, rate, speed)
     print(f"without a cut: {len(whole.finals)} utterances, {len(whole.words)} words")
-    parts = urlsplit(url)
+    (host, port), *places = (_place(one) for one in (url, *others))
     done = different = streams = 0
     problems: list[str] = []
     begun = time.monotonic()
     while done < cuts:
-        proxy = CuttingProxy(parts.hostname or "127.0.0.1", parts.port or 80, chance, up=UP_BYTES, down=DOWN_BYTES)
+        proxy = CuttingProxy(host, port, chance, up=UP_BYTES, down=DOWN_BYTES, others=places)
         async with proxy.running():
             said = await stream(f"ws://127.0.0.1:{proxy.port}", key, blocks, rate, speed)
         done, streams = done + proxy.cuts, streams + 1
@@ -117,17 +129,43 @@ async def measure(url: str, key: str | None, cuts: int, seed: int, speed: float)
     }
 
 
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or 80
+
+
+@contextmanager
+def gateways(options: argparse.Namespace) -> Iterator[list[Running]]:
+    """So many gateways that share their sessions in `--redis`, or in a server of their own; or the one to measure."""
+    with ExitStack() as held:
+        flags = options.flags.split()
+        if options.gateways > 1:
+            where = options.redis
+            if where is None:
+                folder = held.enter_context(tempfile.TemporaryDirectory(prefix="speechlane-resume-"))
+                embedded = Embedded(Path(folder))
+                held.callback(embedded.close)
+                where = f"unix://{embedded.socket}"
+            flags += ["--sessions-redis", where]
+        yield [held.enter_context(service(options.url, flags)) for _ in range(options.gateways)]
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--cuts", type=int, default=200, help="connections to cut (default: 200)")
     parser.add_argument("--seed", type=int, default=1, help="of the places of the cuts (default: 1)")
     parser.add_argument("--speed", type=float, default=3.0, help="times as fast as it was spoken (default: 3)")
+    parser.add_argument("--gateways", type=int, default=1, help="that share their sessions (default: 1)")
+    parser.add_argument("--redis", help="where they share them, redis://HOST (default: start one)")
     options = parser.parse_args()
+    if options.url is not None and options.gateways > 1:
+        parser.error("--gateways are started here: leave --url out")
     print(machine())
-    with service(options.url, options.flags.split()) as running:
-        figures = asyncio.run(measure(running.url, options.key, options.cuts, options.seed, options.speed))
+    with gateways(options) as running:
+        url, *others = (one.url for one in running)
+        figures = asyncio.run(measure(url, options.key, options.cuts, options.seed, options.speed, others))
         deadline = time.monotonic() + HOLD_SECONDS + 5
-        while (held := running.held()) != (0, 0) and time.monotonic() < deadline:
+        while (held := _held(running)) != (0, 0) and time.monotonic() < deadline:
             time.sleep(0.2)
     figures["sessions_and_streams_left"] = held
     print(json.dumps(figures, indent=2))
@@ -135,6 +173,11 @@ def main() -> None:
         options.json.write_text(json.dumps(figures))
     if figures["streams_that_differ"] or figures["problems"] or any(held):
         raise SystemExit("something was lost, heard twice, or kept")
+
+
+def _held(running: Sequence[Running]) -> tuple[int, int]:
+    sessions, streams = zip(*(one.held() for one in running), strict=True)
+    return sum(sessions), sum(streams)
 
 
 if __name__ == "__main__":

@@ -41,5 +41,5 @@ class SharedMetrics:
         self._moved.labels(how).inc()
 
     def unkept(self, reason: str) -> None:
-        """A session cannot be gone on with elsewhere for now: "away", "full", "too large"."""
+        """A session cannot be gone on with elsewhere for now: "away", "full", "too large", "failed"."""
         self._unkept.labels(reason).inc()

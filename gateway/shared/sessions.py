@@ -13,6 +13,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -171,22 +172,37 @@ class SharedSessions:
 
     async def run(self) -> None:
         """Write what changes, until cancelled."""
-        loop = asyncio.get_running_loop()
         try:
             while True:
-                if not self._link.up:
-                    await self._link.back()
-                    self._all_again()
                 try:
-                    async with asyncio.timeout(TICK_SECONDS):
-                        await self._woken.wait()
-                except TimeoutError:
-                    self._renew(loop.time())
-                self._woken.clear()
-                while self._dirty or self._forgotten:
-                    await self._write(loop.time())
+                    await self._keep_on()
+                except Exception:
+                    # Whatever it is, nobody's words wait for it.
+                    log.exception("live sessions could not be kept; it is tried again")
+                    self._all_unkept("failed")
+                    await asyncio.sleep(TICK_SECONDS)
+                    self._all_again()
         finally:
             await self._link.close()
+
+    async def _keep_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        renew_at = loop.time()
+        while True:
+            if not self._link.up:
+                await self._link.back()
+                self._all_again()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(renew_at):
+                    await self._woken.wait()
+            if loop.time() >= renew_at:
+                renew_at = loop.time() + TICK_SECONDS
+                self._renew(loop.time())
+            self._woken.clear()
+            if self._dirty or self._forgotten:
+                await self._write(loop.time())
+            if self._dirty:
+                self._woken.set()
 
     def _is_here(self, session: Keepable) -> bool:
         entry = self._entries.get(session.name)
@@ -200,6 +216,11 @@ class SharedSessions:
                 self._dirty[name] = None
         if self._dirty:
             self._woken.set()
+
+    def _all_unkept(self, reason: str) -> None:
+        for entry in self._entries.values():
+            self._unkept(entry, reason)
+        self._dirty.clear()
 
     def _all_again(self) -> None:
         for name, entry in self._entries.items():
@@ -244,9 +265,7 @@ class SharedSessions:
         try:
             answers = await self._link.run([*removals, *writes])
         except Away:
-            for entry in self._entries.values():
-                self._unkept(entry, "away")
-            self._dirty.clear()
+            self._all_unkept("away")
             return
         for entry, answer in zip(entries, answers[len(removals) :], strict=True):
             if self._is_here(entry.session):

