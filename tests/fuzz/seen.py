@@ -14,6 +14,7 @@ from PIL import Image
 from gateway.chat.messages import turns
 from gateway.chat.request import ChatRequest
 from gateway.images.request import ImageRequest
+from gateway.speak.fields import json_number
 from gateway.speak.request import checked
 from gateway.videos.request import VideoRequest, read_request
 from gateway.vision.body import parsed
@@ -148,7 +149,9 @@ def body_with_files(data: bytes) -> None:
         large = data.replace(b'"data:', b'"data:' + b"A" * 40_000, 2)
         found = parsed(large)
         try:
-            whole = json.loads(large, strict=False)  # what stands in a data URL is judged when it is unpacked
+            whole = json.loads(
+                large, strict=False, parse_float=json_number
+            )  # what stands in a data URL is judged when it is unpacked
         except ValueError as error:
             raise AssertionError("what is no JSON was taken") from error
         taken = {name: value for name, value in whole.items() if value is not None}

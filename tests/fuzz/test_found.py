@@ -64,6 +64,13 @@ FOUND: dict[str, list[Any]] = {
     "job_record": [{}, {"name": "a", "chunks": "inf"}],
     "webhook_url": [b"http://[fd00::1]x1]1]/", b"http://\\[fd00::1]/", b"http://[fd00::1]@/"],
     "headers": [b"Upgrade: websocket\nConnection: Upgrade\xff", b"Host: 0i" + LONG.encode()],
+    "picture": [
+        bytes.fromhex(
+            "47494638376118001000810000c811000000000000000000002c000000001800100040082f000308"
+            "1c48b0a04183004944415412263cc890a0c2850012263cc890a0c2850d234a9c4851e24310008100"
+            "00c81e1e0000000000000000002c00"
+        ),
+    ],
     "tus_headers": ["filename é".encode(), "sha1 é".encode()],
 }
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vision_text.media.data_urls import too_large
 from vision_text.media.limits import LIMITS, MediaLimits
-from workers.errors import InputInvalid, InputTooLarge
+from workers.errors import InputInvalid, InputTooLarge, ServingError
 
 if TYPE_CHECKING:
     from PIL.Image import Image, Transpose
@@ -146,8 +146,9 @@ def _opened(data: bytes, limits: MediaLimits, name: str) -> Iterator[Image]:
         raise InputInvalid(
             f"{name} is no picture that can be read here; send {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.", param=name
         ) from None
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
-        # What the decoders raise on damaged files is not the same for any two of them.
+    except ServingError:
+        raise
+    except Exception as error:  # what the decoders raise on damaged files is not the same for any two of them
         reason = str(error).partition("<")[0].strip()[:120]
         raise InputInvalid(f"{name} is a picture that is damaged or cut off: {reason}.", param=name) from None
 
