@@ -44,7 +44,7 @@ class Day:
 
 
 def shape(hour: float) -> float:
-    """Of a day's arrivals, 1 where most come: least at four, a first height before noon, the highest at three."""
+    """Of a day's arrivals, 1 where most come: least before four, most before one, and many until late."""
     slow, fast = math.cos(2 * math.pi * (hour - 14.5) / 24), math.cos(4 * math.pi * (hour - 10.5) / 24)
     return max(0.0, 0.55 + 0.38 * slow + 0.09 * fast) / _MOST
 
