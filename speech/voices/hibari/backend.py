@@ -1,8 +1,9 @@
 """The voice on the step loop: plan, render and wave of many listeners' segments.
 
 Payloads are PlanRequest and RenderRequest; the answers Planned and Rendered (speech/tts.py). A window is two steps: its
-spectra, then its samples. On a CPU each row is computed on its own, since a batch is not faster there; so samples are
-bitwise the same whoever else is served.
+spectra, then its samples. Samples are bitwise the same whoever else is served: in int8 (decoder_int8.py) what is
+computed for a row is exact or the row's own; in float32 on a CPU, where sums depend on the shape of a batch and a batch
+is not faster, each row is computed by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from speech.tts import Phonemes, Planned, PlanRequest, Rendered, RenderRequest, SegmentText, Voicing
 from speech.voices.hibari.checks import check_plan
 from speech.voices.hibari.decoder import BINS, PARTS, Decoder
+from speech.voices.hibari.decoder_int8 import Int8Decoder
 from speech.voices.hibari.plan import Planner, plan_cost
 from speech.voices.hibari.states import Job, Track
 from speech.voices.hibari.wave import OPENING, Wave, WaveRow
@@ -33,7 +35,7 @@ _WAVE_COST = 1.5
 class HibariBackend:
     """One replica of the voice. `precision` on a CPU is that of its large matrices (speech/dense.py).
 
-    `batched`: rows of a step are computed together; None: unless on a CPU.
+    `batched`: rows of a step are computed together; None: unless in float32 on a CPU.
     """
 
     def __init__(
@@ -51,9 +53,12 @@ class HibariBackend:
         """Build the three stages on `device` and say a first word."""
         precision = self.spec.precision if device == "cpu" else "float32"
         self._planner = Planner(self._weights, device, precision)
-        self._decoder = Decoder(self._weights, device, precision)
+        exact = precision == "int8"
+        self._decoder = Int8Decoder(self._weights) if exact else Decoder(self._weights, device, precision)
         self._wave = Wave(device)
-        self._together = not device.startswith("cpu") if self._batched is None else self._batched
+        self._together = (exact or not device.startswith("cpu")) if self._batched is None else self._batched
+        # A device that keeps a program for each shape is given few: the last window of a segment as long as any.
+        self._padded = self._together and not exact
         self._warm()
 
     def check(self) -> None:
@@ -75,7 +80,7 @@ class HibariBackend:
             return Demand(("plan", bucket), max(1.0, min(PLAN_STEP, plan_cost(symbols))))
         if job.ready:
             return Demand(("ready",), 1.0)
-        frames = nominal(job.track.bounds, job.number)
+        frames = self._frames(job.track, job.number)
         if job.spectra is None:
             return Demand(("render", frames), self._decoder.frames_cost(frames))
         return Demand(("wave", frames), _WAVE_COST * frames)
@@ -131,12 +136,15 @@ class HibariBackend:
             plans.append(job.track.plan)
             carries.append(job.carry.decoder)
             firsts.append(cut.entering)
-            # Together, all rows have the shape of their bucket; the last window of a segment needs less.
-            counts.append(nominal(job.track.bounds, job.number) if self._together else cut.count)
+            counts.append(self._frames(job.track, job.number))
         spectra, moved = self._decoder.run(plans, carries, firsts, counts[0])
         for job, row, carry in zip(jobs, spectra, moved, strict=True):
             job.spectra, job.moved = row, carry
         return [More() for _ in jobs]
+
+    def _frames(self, track: Track, number: int) -> int:
+        """Frames that go into the decoder for a window; all rows of a step have as many."""
+        return nominal(track.bounds, number) if self._padded else window(track.bounds, number).count
 
     def _make_wave(self, jobs: Sequence[Job]) -> list[StepResult]:
         rows, carries, spectra = [], [], []

@@ -22,9 +22,9 @@ from speech.voices.hibari.weights import Weights
 BINS = 601
 PARTS = 5
 """Spectra per frame: harmonic level and phase, noise level, free level and phase; see wave.py."""
-_RADIUS = 3
-_BLOCKS = 8
-DELAY = _RADIUS * (1 + _BLOCKS)
+RADIUS = 3
+BLOCKS = 8
+DELAY = RADIUS * (1 + BLOCKS)
 """Frames that must have gone in after a frame before it comes out."""
 
 
@@ -37,7 +37,7 @@ class DecoderCarry:
 
     @property
     def opening(self) -> bool:
-        return len(self.entry) == _RADIUS
+        return len(self.entry) == RADIUS
 
 
 class Decoder:
@@ -50,17 +50,17 @@ class Decoder:
     def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
         self.device = device
         kernel = weights["m.dec_in.weight"]  # [256, 130, 7]
-        self._width, self._dim = kernel.shape[1], kernel.shape[0]
         # Not in int8: one scale for features, pitch and loudness of a frame would be too coarse.
         self._entry = dense("float32", kernel.flatten(1).to(device), weights["m.dec_in.bias"].to(device))
-        self._blocks = [Block(weights, f"m.dec.{n}", device, precision=precision) for n in range(_BLOCKS)]
+        self._blocks = [Block(weights, f"m.dec.{n}", device, precision=precision) for n in range(BLOCKS)]
         self._norm = weights["m.dec_norm.weight"].to(device), weights["m.dec_norm.bias"].to(device)
         self._head = dense(precision, weights["m.head.weight"].to(device), weights["m.head.bias"].to(device))
-        self._cost = (kernel.numel() + weights["m.head.weight"].numel()) / 1e6 + sum(b.cost for b in self._blocks)
+        self._cost = decoder_cost(weights)
+        self._opening = opening(weights)
 
     def opening(self) -> DecoderCarry:
         """What lies before a segment: nothing."""
-        return DecoderCarry(torch.zeros(_RADIUS, self._width), torch.zeros(_BLOCKS, _RADIUS, self._dim))
+        return self._opening
 
     def frames_cost(self, frames: int) -> float:
         """Millions of multiplications for a window of so many frames going in."""
@@ -74,17 +74,17 @@ class Decoder:
         Returns spectra [rows, frames, 3005] on the device and what to carry on: from `first - 27` on as many frames as
         went in, at a segment's opening from 0 on 27 fewer. All of a call are openings or none is.
         """
-        shift = 0 if carries[0].opening else _RADIUS
+        shift = 0 if carries[0].opening else RADIUS
         starts = [first - shift for first in firsts]
         x = torch.stack([inputs(*row, count) for row in zip(plans, firsts, strict=True)])
         x = torch.cat((torch.stack([carry.entry for carry in carries]), x), 1).to(self.device)
         layers = torch.stack([carry.layers for carry in carries], 1).to(self.device)
-        entry, kept = x[:, -2 * _RADIUS :].cpu(), []
-        x = _by_frame(self._entry, x.unfold(1, 2 * _RADIUS + 1, 1).flatten(2))
+        entry, kept = x[:, -2 * RADIUS :].cpu(), []
+        x = _by_frame(self._entry, x.unfold(1, 2 * RADIUS + 1, 1).flatten(2))
         silence_after_the_end(x, plans, starts)
         for block, before in zip(self._blocks, layers, strict=True):
             x = torch.cat((before, x), 1)
-            kept.append(x[:, -2 * _RADIUS :])
+            kept.append(x[:, -2 * RADIUS :])
             x = block(x)
             starts = [start - shift for start in starts]
             silence_after_the_end(x, plans, starts)
@@ -92,6 +92,18 @@ class Decoder:
         carried = torch.stack(kept, 1).cpu()
         # Copies, so that a stream does not hold the memory of its batch.
         return spectra, [DecoderCarry(a.clone(), b.clone()) for a, b in zip(entry, carried, strict=True)]
+
+
+def opening(weights: Weights) -> DecoderCarry:
+    """Zeros before a segment's first frame."""
+    dim, width, _ = weights["m.dec_in.weight"].shape
+    return DecoderCarry(torch.zeros(RADIUS, width), torch.zeros(BLOCKS, RADIUS, dim))
+
+
+def decoder_cost(weights: Weights) -> float:
+    """Millions of multiplications for a frame going in."""
+    matrices = ["m.dec_in", "m.head", *(f"m.dec.{block}.{part}" for block in range(BLOCKS) for part in ("pw1", "pw2"))]
+    return sum(weights[f"{name}.weight"].numel() for name in matrices) / 1e6
 
 
 def _by_frame(layer: Dense, x: Tensor) -> Tensor:

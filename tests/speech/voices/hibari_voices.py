@@ -59,7 +59,7 @@ def weights() -> Weights:
 
 
 @cache
-def backend(precision: str = "float32", batched: bool = False) -> HibariBackend:
+def backend(precision: str = "float32", batched: bool | None = None) -> HibariBackend:
     torch.set_num_threads(1)
     made = HibariBackend(weights(), precision=precision, batched=batched)
     made.load("cpu")
