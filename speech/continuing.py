@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -169,8 +170,9 @@ class Continuable(Transcriber):
         super()._act(signals)
 
 
+@lru_cache(256)
 def config_fields(config: StreamConfig) -> dict[str, Any]:
-    """A configuration, fit for JSON."""
+    """A configuration, fit for JSON; not to be changed."""
     return asdict(config)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,7 +120,8 @@ class Track:
         """Without the audio, fit for JSON."""
         assert self.point is not None
         return {
-            "point": asdict(self.point),
+            # Not asdict(), which copies all that is in it.
+            "point": {field.name: getattr(self.point, field.name) for field in fields(self.point)},
             "asked": [asdict(one) for one in self.asked],
             "received": self.received,
         }

@@ -33,8 +33,8 @@ MARGIN_SECONDS = 5.0
 TICK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After which a session for which there was no room is offered again."""
-AT_ONCE, BYTES_AT_ONCE = 64, 4 << 20
-"""Sessions and bytes of one round trip, about."""
+AT_ONCE, BYTES_AT_ONCE = 16, 4 << 20
+"""Sessions and bytes of one round trip, about: few, because the event loop makes them up in one go."""
 SESSION_BYTES = 8 << 20
 """What is kept of one session at most."""
 
