@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,16 +25,10 @@ SAID = "country"
 """A word of the recording."""
 
 
-@pytest.fixture(scope="module")
-def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one thread can do, measured once for all of these."""
-    return tmp_path_factory.mktemp("profiles")
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(profiles: Path) -> AsyncIterator[Engine]:
+async def engine() -> AsyncIterator[Engine]:
     # However slow the machine is now, there is a place for everybody: which one is what matters here.
-    settings = EngineSettings(device="cpu:0,cpu:1", threads=1, voices=(), profiles=profiles, admission="everybody")
+    settings = EngineSettings(device="cpu:0,cpu:1", threads=1, voices=(), admission="everybody")
     made = await Engine.start(settings)
     yield made
     await made.close()
@@ -99,8 +92,7 @@ async def test_one_that_hangs_leaves_the_other_serving(engine: Engine, monkeypat
         return step(states)
 
     streams = [engine.open_stream(STREAM) for _ in range(4)]
-    before = [device.streams for device in engine.status().devices]
-    assert min(before) >= 1
+    assert min(device.streams for device in engine.status().devices) >= 1
     backend.step = stuck
     try:
         began = monotonic()
@@ -108,10 +100,11 @@ async def test_one_that_hangs_leaves_the_other_serving(engine: Engine, monkeypat
         while hung.ready:
             await asyncio.sleep(0.02)
             assert monotonic() - began < 30
+        monkeypatch.undo()  # on a slow machine more may take so long
         assert not engine.status().ready and other.ready
+        before = engine.status().devices[1].streams
         late = engine.open_stream(STREAM)
-        after = [device.streams for device in engine.status().devices]
-        assert after[1] > before[1], "newcomers go where somebody answers"
+        assert engine.status().devices[1].streams == before + 1, "newcomers go where somebody answers"
         await late.close()
         for heard in await asyncio.wait_for(speaking, 60):
             assert heard and all(isinstance(one, Final) for one in heard)
@@ -128,12 +121,10 @@ async def test_one_that_hangs_leaves_the_other_serving(engine: Engine, monkeypat
 
 
 @pytest.mark.long
-async def test_a_model_lives_where_it_is_placed(profiles: Path) -> None:
+async def test_a_model_lives_where_it_is_placed() -> None:
     with pytest.raises(ValueError, match=r'tiny\.en is to run on "cpu:7", which is none of the devices'):
-        await Engine.start(EngineSettings(("tiny.en@cpu:7",), "cpu:0,cpu:1", voices=(), profiles=profiles))
-    settings = EngineSettings(
-        ("tiny.en@cpu:1",), "cpu:0,cpu:1,cpu:2+cpu:3", threads=1, voices=("heart@cpu:0",), profiles=profiles
-    )
+        await Engine.start(EngineSettings(("tiny.en@cpu:7",), "cpu:0,cpu:1", voices=()))
+    settings = EngineSettings(("tiny.en@cpu:1",), "cpu:0,cpu:1,cpu:2+cpu:3", threads=1, voices=("heart@cpu:0",))
     engine = await Engine.start(settings)
     try:
         one, other = engine.devices
