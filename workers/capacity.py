@@ -209,13 +209,13 @@ class Capacity:
         at, least, lightest, full = self._full.get(pool.model, _NEVER)
         if share >= least and weight >= lightest and pool.replicas[0].clock() - at < FULL_FOR:
             raise Overloaded(full.message, retry_after=full.retry_after)
-        if tenant.room < 1:
-            devices = [device for device in pool.replicas if device in self._accounts and device.ready]
-            if not self._has_room(tenant, share, devices):
-                return None
         drawn = self._dice.sample(pool.replicas, FEW)
         some = [device for device in drawn if device in self._accounts and device.ready]
         shares = {device: self._share(device, pool.model, share, weight) for device in some}
+        if shares and tenant.room < 1 and not self._everybody:
+            devices = [device for device in pool.replicas if device in self._accounts and device.ready]
+            if not self._has_room(tenant, min(shares.values()), devices):
+                return None
         fitting = {device: part for device, part in shares.items() if self._everybody or self._fits(device, part)}
         with suppress(Overloaded):
             return self._take(pool, fitting, first_result) if fitting else None
