@@ -20,7 +20,7 @@ from tests.conftest import RunningService, clean_environment, free_port, wait_re
 
 ROOT = Path(__file__).parents[3]
 STEP = "0.02"
-RESUME_SECONDS = 10
+RESUME_SECONDS = 6
 
 
 class Valkey:

@@ -16,6 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from load.cutting import CuttingProxy
+from tests.conftest import wait_ready
 from tests.gateway.realtime.client import PCM, recording, session, update
 from tests.gateway.shared.conftest import RESUME_SECONDS, Gateway, StartGateway, Valkey
 from tests.gateway.shared.listening import Heard, blocks_of
@@ -37,7 +38,9 @@ class Fleet:
     async def two(self) -> list[Gateway]:
         self._gateways = [one for one in self._gateways if one.process.poll() is None]
         while len(self._gateways) < 2:
-            self._gateways.append(await asyncio.to_thread(self._start, "--api-keys", f"{KEY},{OTHER}"))
+            self._gateways.append(self._start("--api-keys", f"{KEY},{OTHER}", ready=False))
+        for gateway in self._gateways:
+            await asyncio.to_thread(wait_ready, gateway)
         if self.whole is None:
             self.whole = await listen(self._gateways[0].address, await blocks_of())
             self.whole.check()
@@ -95,6 +98,7 @@ async def test_cuts_at_random_bytes_change_nothing(fleet: Fleet, valkey: Valkey)
     assert int(valkey.redis.hget(PREFIX + b"sizes", "total") or 0) == 0
 
 
+@pytest.mark.long
 async def test_a_gateway_that_was_held_up_writes_nothing_any_more(fleet: Fleet, valkey: Valkey) -> None:
     frozen, other = await fleet.two()
     heard, lost = Heard(), moved(frozen, "lost")
@@ -114,6 +118,7 @@ async def test_a_gateway_that_was_held_up_writes_nothing_any_more(fleet: Fleet, 
     heard.check(fleet.whole)
 
 
+@pytest.mark.long
 async def test_redis_goes_and_comes_back(fleet: Fleet, valkey: Valkey) -> None:
     here, there = await fleet.two()
     up = 'speechlane_shared_up{kind="live sessions"}'
