@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -48,6 +49,7 @@ class Link:
         self.up = True
         """Whether it answered when it was last asked; it is taken for granted before it is."""
         self._what, self._metrics, self._patience = what, metrics, answer_seconds
+        self._away_since = 0.0
         self._redis = Redis.from_url(
             url,
             socket_timeout=answer_seconds,
@@ -55,6 +57,11 @@ class Link:
             retry=Retry(NoBackoff(), 0),
         )
         metrics.up(what, True)
+
+    @property
+    def away_seconds(self) -> float:
+        """For which it has not answered; 0.0: it does."""
+        return 0.0 if self.up else time.monotonic() - self._away_since
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
         """The answers of scripts that are sent together. Raises `Away`."""
@@ -99,7 +106,7 @@ class Link:
 
     async def _lost(self, error: BaseException) -> None:
         if self.up:
-            self.up = False
+            self.up, self._away_since = False, time.monotonic()
             self._metrics.up(self._what, False)
             # The message of an error may name the address, never the password.
             log.error(

@@ -33,6 +33,8 @@ MARGIN_SECONDS = 5.0
 TICK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After which a session for which there was no room is offered again."""
+WORTH_SECONDS = 5.0
+"""For a server that is away longer no client waits to resume a session of another gateway."""
 AT_ONCE, BYTES_AT_ONCE = 16, 4 << 20
 """Sessions and bytes of one round trip, about: few, because the event loop makes them up in one go."""
 SESSION_BYTES = 8 << 20
@@ -160,6 +162,8 @@ class SharedSessions:
                 raise Away
             (answer,) = await self._link.run([Call("claim", [name], [owner, after, taken])])
         except Away:
+            if self._link.away_seconds > WORTH_SECONDS:
+                raise NotThere("Sessions of other gateways cannot be reached; begin another one.") from None
             raise SharedAway("Sessions of other gateways cannot be reached; try again in a few seconds.") from None
         if answer == -1:
             raise NotKept("There is no such session to resume. Begin another one.", param="session")
