@@ -73,6 +73,7 @@ def room(here: Here) -> Room:
                     in_query("resume", "1: a session that may be taken up again.", enum=["0", "1"]),
                     in_query("session", "Its token, to take it up."),
                     in_query("last_event", "The sequence of the last event that came.", pattern="^[0-9]{1,15}$"),
+                    in_query("taken", "The events that the last x.taken told.", pattern="^[0-9]{1,15}$"),
                 ],
             ),
             Socket(
