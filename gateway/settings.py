@@ -135,7 +135,7 @@ class Settings(BaseSettings):
         30.0, gt=0, le=600, description="Time that a live session waits for a client whose connection broke."
     )
     sessions_redis: RedisUrl | None = Field(
-        None, description="Redis that gateways share, so that live sessions resume at any of them; unset: where they began."
+        None, description="Redis that gateways share, so that live sessions resume at any of them; unset: at their own."
     )
     sessions_redis_bytes: int = Field(GIB, ge=1, description="Most that live sessions of all gateways take there.")
     max_parked: int = Field(64, ge=0, description="Live sessions that wait so at once.")
