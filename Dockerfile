@@ -16,6 +16,7 @@ COPY batch_jobs batch_jobs
 COPY speechlane speechlane
 COPY vision_text vision_text
 COPY gateway gateway
+COPY load load
 # Compiled here, since the image's files cannot be written where it runs.
 RUN pip --python /opt/speechlane/bin/python install --no-cache-dir --compile --extra-index-url "$TORCH_INDEX" \
         -c constraints.txt '.[models,s3]' \

@@ -42,8 +42,8 @@ class Origins:
         host, origin = _authority(f"//{request.host}"), request.headers.get("Origin")
         if open and (host is None or not _names_loopback(host.hostname)):
             raise Forbidden(
-                f"Without an API key this service answers to localhost and 127.0.0.1 only, not to {request.host[:200]}. "
-                "Configure api_keys to use it under another name."
+                "Without an API key this service answers to localhost and 127.0.0.1 only, not to "
+                f"{request.host[:200]}. Configure api_keys to use it under another name."
             )
         if origin is None or origin in self._allowed or (not open and not self._allowed):
             return

@@ -40,6 +40,10 @@ GAUGES = ("speechlane_sessions", "speechlane_sessions_parked", "speechlane_files
     "speechlane_queue_tasks", "speechlane_device_streams")  # fmt: skip
 
 
+OF_PROCESS = ("speechlane-videos-", "torchinductor_")
+"""Folders that go with the process: that of videos, and torch's own."""
+
+
 @dataclass(frozen=True)
 class Fuzzed:
     """A service that is fuzzed, and where it keeps its files."""
@@ -155,7 +159,9 @@ def left_over(fuzzed: Fuzzed) -> list[str]:
         state: dict[str, Any] = fuzzed.running.state()
         found += [] if state["status"] == "ready" else [f"it is {state['status']}"]
         found += [f"upload {path.name}" for path in fuzzed.uploads.iterdir()]
-        found += [f"temporary file {path.name}" for path in fuzzed.temporary.iterdir()]
+        found += [
+            f"temporary file {path.name}" for path in fuzzed.temporary.iterdir() if not path.name.startswith(OF_PROCESS)
+        ]
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.5)

@@ -123,7 +123,8 @@ class Turn(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Any] | None = None
-    name: Taken = None
+    name: str | None = None
+    """Taken, without effect."""
     refusal: Taken = None
     annotations: Taken = None
     audio: Annotated[Any, _asks_nothing(None)] = None

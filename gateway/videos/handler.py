@@ -121,7 +121,7 @@ async def delete(request: web.Request) -> web.Response:
 
 async def content(request: web.Request) -> web.StreamResponse:
     """The MP4, whole or by range, or a picture of it."""
-    variant = request.query.get("variant", "video")
+    variant = request.query.get("variant") or "video"
     if variant not in VARIANTS:
         raise FieldInvalid(
             f"variant is {variant[:40]!r} and can be {' or '.join(VARIANTS)}.", code="invalid_value", param="variant"

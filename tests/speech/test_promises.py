@@ -47,7 +47,7 @@ def test_the_newest_of_each_identity_is_kept_and_not_too_many(tmp_path: Path) ->
     assert [one.name for one in tmp_path.iterdir()] == ["streams-timed-cpu.json"]
 
 
-@pytest.mark.parametrize("name", ["/home/me/model", "openai/whisper-tiny", "../../up"])
+@pytest.mark.parametrize("name", ["/models/mine", "openai/whisper-tiny", "../../up"])
 def test_a_models_name_is_no_path(tmp_path: Path, name: str) -> None:
     assert path_of(name, "cuda:0", tmp_path).parent == tmp_path
 
