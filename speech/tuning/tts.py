@@ -18,6 +18,7 @@ from speech.models.manifest import bundles
 from speech.text.spoken import Spoken
 from speech.tts import PlanRequest, RenderRequest, SegmentText, Sound, Voicing
 from speech.voices.hibari.backend import HibariBackend
+from speech.voices.hibari.layers_int8 import Layer
 from speech.voices.hibari.voice import HibariVoice
 from speech.voices.hibari.wave import RATE
 from speech.voices.hibari.weights import read_weights
@@ -129,7 +130,7 @@ class VoiceSubject:
             graph = part_path(next(file.parts[0] for file in bundles()["hibari"].files if file.name == "hibari.onnx"))
             made = HibariBackend(read_weights(graph), precision=key[0], batched=key[1])
             made.load("cpu")
-            count_calls(made, (Plain, Cast, Int8), self._counts)
+            count_calls(made, (Plain, Cast, Int8, Layer), self._counts)
             self._backends[key] = made
         return self._backends[key]
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from speech.voices.hibari.decoder import BLOCKS, RADIUS, DecoderCarry, decoder_cost, inputs, opening
 from speech.voices.hibari.graphs import Graph
+from speech.voices.hibari.layers_int8 import add_block
 from speech.voices.hibari.plan import SegmentPlan
 from speech.voices.hibari.weights import Weights
 
@@ -89,7 +90,7 @@ def _graph(weights: Weights) -> InferenceSession:
     for number, (carried, spans) in enumerate(zip(before, _SPANS, strict=True)):
         x = graph.one("Concat", carried, x, axis=2)
         kept.append(graph.cut(x, -2 * RADIUS, None, 2))
-        x = graph.one("Mul", _block(graph, x, weights, f"m.dec.{number}", spans), f"sounding{number + 1}")
+        x = graph.one("Mul", add_block(graph, x, weights, f"m.dec.{number}", 2, spans=spans), f"sounding{number + 1}")
     x = graph.one("Squeeze", x, graph.constant(np.array([1])))
     total = graph.one("ReduceSum", x, graph.constant(np.array([1, 2])), keepdims=0)
     x = graph.norm(x, weights["m.dec_norm.weight"], weights["m.dec_norm.bias"])
@@ -99,18 +100,3 @@ def _graph(weights: Weights) -> InferenceSession:
         {"frames": 3, "layers": 4, **sounding},
         {"spectra": spectra, "kept": graph.one("Concat", *kept, axis=1), "sums": total},
     )
-
-
-def _block(graph: Graph, x: str, weights: Weights, name: str, spans: tuple[tuple[float, float], ...]) -> str:
-    """layers.Block: [rows, 1, n + 6, 256] to [rows, 1, n, 256]."""
-    kernel, gamma = weights[f"{name}.dw.weight"][:, 0], weights[f"{name}.gamma"]
-    taps = kernel.shape[1]
-    y = graph.constant(weights[f"{name}.dw.bias"])
-    for tap in range(taps):
-        near = graph.cut(x, tap, tap - taps + 1 or None, 2)
-        y = graph.one("Add", y, graph.one("Mul", near, graph.constant(kernel[:, tap])))
-    y = graph.norm(y, weights[f"{name}.norm.weight"], weights[f"{name}.norm.bias"])
-    y = graph.gelu(graph.short(y, weights[f"{name}.pw1.weight"], weights[f"{name}.pw1.bias"], spans[0]))
-    # The layer's scale is folded into its last matrix.
-    down, bias = weights[f"{name}.pw2.weight"] * gamma[:, None], weights[f"{name}.pw2.bias"] * gamma
-    return graph.one("Add", graph.cut(x, RADIUS, -RADIUS, 2), graph.short(y, down, bias, spans[1]))

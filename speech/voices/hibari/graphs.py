@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-Floats = NDArray[np.float32]
+Span = tuple[float, float]
 _END = 1 << 60
 _FUSED = "com.microsoft"
 _VERSIONS = {"": 17, _FUSED: 1}
@@ -60,15 +60,15 @@ class Graph:
         """x Wᵀ + b in float32, W as [out, in]."""
         return self.one("Add", self.one("MatMul", x, self.constant(weight.t())), self.constant(bias))
 
-    def short(self, x: str, weight: Tensor, bias: Tensor, span: tuple[float, float]) -> str:
-        """The same in bytes: weights with a scale for each output, inputs between the ends of `span` in 255 steps
-        (what lies outside becomes the end)."""
-        scale = np.float32((span[1] - span[0]) / 255)
-        zero = self.constant(np.uint8(round(-span[0] / float(scale))))
-        step = self.constant(scale)
-        return self._product(self.one("QuantizeLinear", x, step, zero), step, zero, weight, bias)
-
-    def _product(self, x: str, step: str, zero: str, weight: Tensor, bias: Tensor) -> str:
+    def short(self, x: str, weight: Tensor, bias: Tensor, span: Span | None = None) -> str:
+        """The same in bytes: weights with a scale for each output, inputs in 255 steps between the ends of `span` (what
+        lies outside becomes the end), or between the least and the greatest of all inputs."""
+        if span is None:
+            x, step, zero = self.add("DynamicQuantizeLinear", x, outputs=3)
+        else:
+            scale = np.float32((span[1] - span[0]) / 255)
+            step, zero = self.constant(scale), self.constant(np.uint8(round(-span[0] / float(scale))))
+            x = self.one("QuantizeLinear", x, step, zero)
         scales = weight.abs().amax(1).clamp_min(1e-8) / 127
         whole = (weight / scales[:, None]).round().numpy().astype(np.int8)
         zeros = self.constant(np.zeros(len(whole), np.int8))

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speech.voices.hibari.layers import Block, TextEncoder
+from speech.voices.hibari.layers_int8 import Int8Block, Int8TextEncoder
 from speech.voices.hibari.weights import Weights
 from workers.errors import BackendFailed
 
@@ -62,16 +63,23 @@ class Planner:
 
     def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
         self.device = device
-        self._text = TextEncoder(weights, "m.text", device, 4, precision)
-        self._prosody_text = TextEncoder(weights, "pn.text", device, 6, precision)
+        self._text: TextEncoder | Int8TextEncoder
+        self._prosody_text: TextEncoder | Int8TextEncoder
+        self._blocks: Sequence[Block | Int8Block]
+        blocks = [(f"pn.pro.{number}", dilation) for number, dilation in enumerate(_DILATIONS)]
+        if precision == "int8":
+            self._text = Int8TextEncoder(weights, "m.text", 4)
+            self._prosody_text = Int8TextEncoder(weights, "pn.text", 6)
+            self._blocks = [Int8Block(weights, name, dilation) for name, dilation in blocks]
+        else:
+            self._text = TextEncoder(weights, "m.text", device, 4, precision)
+            self._prosody_text = TextEncoder(weights, "pn.text", device, 6, precision)
+            self._blocks = [Block(weights, name, device, dilation, precision) for name, dilation in blocks]
         named = {name: weights[f"pn.{name}"].to(device) for name in _FLAT}
         self._duration1 = named["dur.0.weight"], named["dur.0.bias"]
         self._duration2 = named["dur.2.weight"][:, :, 0], named["dur.2.bias"]
         self._inward = named["pro_in.weight"][:, :, 0], named["pro_in.bias"]
         self._outward = named["pro_out.weight"][:, :, 0], named["pro_out.bias"]
-        self._blocks = [
-            Block(weights, f"pn.pro.{n}", device, dilation, precision) for n, dilation in enumerate(_DILATIONS)
-        ]
 
     def steps(self, ids: Sequence[int], speed: float) -> Generator[float, None, SegmentPlan]:
         """Plan a segment piece by piece; yields the cost of each piece done, in millions of multiplications.
