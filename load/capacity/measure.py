@@ -192,7 +192,8 @@ def _hold(measuring: Measuring, count: int, goal: Goal, plan: Plan, out: Console
             f"and --longest is {plan.longest:g}"
         )
     if likely > plan.longest:
-        out.print(f"{Phase.HOLD} {count}: too close to the objective to be shown", highlight=False)
+        long = f"takes {likely:.0f} s" if math.isfinite(likely) else "is too close to the objective"
+        out.print(f"{Phase.HOLD} {count}: {long} to be shown, --longest is {plan.longest:g}", highlight=False)
         return None, ""
     done = measuring.run(Phase.HOLD, count, max(plan.hold, likely))
     if done.verdict.passed and done.verdict.confidence < goal.confidence:
