@@ -87,6 +87,8 @@ class Session:
             if found.held is None or not found.count:
                 return [found.why]
             self._tell(f"{found.count} clients, shown with {100 * found.held.verdict.confidence:.0f} % confidence")
+            if found.count == self.plan.most:
+                self._tell("which is --most: there may be room for more")
             self.promises = promises(measured(running.state(), self.target.kind), found.held, self.goal)
             here = running.process is not None
         if not keep:
