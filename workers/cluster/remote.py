@@ -3,10 +3,9 @@
 Tasks go there at once when nothing has gone for a tick, else together at the next one; what has become of them comes
 back by calls that wait over there for the first answer.
 
-When the device is lost (its process or host died, or it has been silent), its tasks are run elsewhere, or wait for it
-when there is nowhere else. The first time nobody is to blame. A task that was on two devices that died is a suspect:
-suspects run alone, and go to a device one after another, so that one that kills a third is known and ends with
-`BackendDead`, and the others are not taken along.
+When the device is lost (dead, or silent), its tasks are run elsewhere, or wait for it when there is nowhere else. A task
+that was on two devices that died is a suspect: suspects run alone, one after another, so that one that kills a third is
+known and ends with `BackendDead`, and the others are not taken along.
 """
 
 from __future__ import annotations
@@ -18,29 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from workers.backend import More
+from workers.cluster import messages
 from workers.cluster.calls import Calls
 from workers.cluster.contact import Contact
 from workers.cluster.courier import Courier
 from workers.cluster.held import Held, Moved
 from workers.cluster.line import Line
-from workers.cluster.messages import (
-    Again,
-    Answer,
-    Back,
-    Cancel,
-    End,
-    Grant,
-    Move,
-    Open,
-    Reply,
-    Report,
-    Some,
-    Spent,
-    Status,
-    Welcome,
-)
 from workers.cluster.packing import Packing
 from workers.cluster.seats import Seats
+from workers.cluster.spent import account
 from workers.device import DeviceStats
 from workers.errors import BackendDead, Draining, Overloaded, ServingError
 from workers.fairness import Tenant
@@ -85,7 +70,7 @@ class RemoteDevice:
         self._contact = Contact(self, calls, courier, gateway)
         self._held = Held()
         self._seats = Seats(courier.clock)
-        self._status: Status | None = None
+        self._status: messages.Status | None = None
         self._status_at = 0.0
         self._sent = 0  # tasks since the status
         # Of the courier's thread alone.
@@ -240,11 +225,11 @@ class RemoteDevice:
 
     # -- what the contact asks, on the courier's thread
 
-    def greeting(self) -> Report:
+    def greeting(self) -> messages.Report:
         self._seats.lost()
         return self._seats.report()
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def welcomed(self, welcome: messages.Welcome) -> None:
         log.info("%s is there, on %s", self.name, welcome.node or "a node without a name")
         self.node, self._models, self.facts = welcome.node, welcome.models, welcome.facts
         self._status, self._status_at, self._sent = welcome.status, self.clock(), 0
@@ -254,10 +239,10 @@ class RemoteDevice:
         if self._seats.changed:
             line.orders.put(self._seats.report())
         for item in self._held.outgoing():
-            if isinstance(item, Cancel):
+            if isinstance(item, messages.Cancel):
                 line.orders.put(item)
             elif isinstance(item, Moved):
-                line.orders.put(Move(item.task.number, item.task.deadline - now, item.task.lane))
+                line.orders.put(messages.Move(item.task.number, item.task.deadline - now, item.task.lane))
             elif not item.ended:
                 self._suspects.append(item) if item.party is not None else self._open(item, line, now)
         suspect = self._suspect
@@ -276,18 +261,18 @@ class RemoteDevice:
         task.run = line
         self._sent += 1
         line.orders.put(
-            Open(
+            messages.Open(
                 task.number, task.model, task.lane, task.deadline - now, task.stream, task.coalesce, task.hard,
                 task.tenant, task.party is not None, parcel,
             )
         )  # fmt: skip
 
-    def heard(self, reply: Reply, line: Line) -> None:
+    def heard(self, reply: messages.Reply, line: Line) -> None:
         if reply.status is not None:
             self._status, self._status_at, self._sent = reply.status, self.clock(), 0
         wakes: set[Callable[[], None]] = set()
         for answer in line.answers.take(reply.first, reply.answers):
-            if isinstance(answer, Grant):
+            if isinstance(answer, messages.Grant):
                 self._seats.grant(answer)
                 continue
             task = self._held.get(answer.number)
@@ -300,21 +285,21 @@ class RemoteDevice:
         if self._seats.changed:
             self._contact.ring()
 
-    def _answer(self, task: Task, answer: Answer, line: Line) -> None:
+    def _answer(self, task: Task, answer: messages.Answer, line: Line) -> None:
         match answer:
-            case Some(_, outputs):
+            case messages.Some(_, outputs):
                 task.deliver(More(outputs), line)
-            case End(_, result, spent):
+            case messages.End(_, result, spent):
                 self._held.drop(task)
-                _account(task, spent, self.clock())
+                account(task, spent, self.clock())
                 task.deliver(result, line)
-            case Back(_, alone, reason):
+            case messages.Back(_, alone, reason):
                 self._held.drop(task)
                 if not alone:
                     with task.lock:
                         task.run = None
                 save(task, self, reason)
-            case Again():
+            case messages.Again():
                 self._packing.renew(task.payload)
                 self._held.again(task)
                 self._contact.ring()
@@ -323,9 +308,8 @@ class RemoteDevice:
         self._status = None
         self.losses += 1
         self._seats.lost()
-        suspect, self._suspect = self._suspect, None
+        suspect, self._suspect, tasks = self._suspect, None, self._held.evacuate()
         self._suspects.clear()
-        tasks = self._held.evacuate()
         log.error("%s is lost: %s; %d tasks to save", self.name, reason, len(tasks))
         self._tell_watchers()
         for task in tasks:
@@ -364,14 +348,3 @@ class RemoteDevice:
     def _tell_watchers(self) -> None:
         for watcher in self._watchers:
             watcher()
-
-
-def _account(task: Task, spent: Spent, now: float) -> None:
-    """Where the task's time went over there, on this clock."""
-    timing = task.timing
-    if spent.started is not None:
-        timing.started_at = max(timing.queued_at, now - spent.started)
-    if spent.opened is not None:
-        timing.opened_at = max(timing.started_at, now - spent.opened)
-    timing.steps, timing.step_seconds, timing.share_seconds = spent.steps, spent.step_seconds, spent.share_seconds
-    timing.device_seconds, timing.opening_seconds = spent.device_seconds, spent.opening_seconds
