@@ -16,8 +16,14 @@ from speech.promises import KEPT, Promise, find, identity, keep, path_of, read
 from tests.workers.models import Timed, virtual
 from workers.capacity import Capacity, Measured
 
-MINE = identity("timed", "cpu", "", "torch")
+MINE = {**identity("timed", "cpu", "", "torch"), "threads": "2"}
 PROMISE = Promise(MINE, 7, 0.9, 1.0, "p95 ≤ 1 s", 0.96, 1_000.0)
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests import sets other numbers."""
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
 
 
 def test_a_number_holds_for_everything_it_was_measured_with(tmp_path: Path) -> None:
