@@ -3,7 +3,7 @@
 Tasks go there at once when nothing has gone for a tick, else together at the next one; what has become of them comes
 back by calls that wait over there for the first answer.
 
-When the device is lost (dead, or silent), its tasks are run elsewhere, or wait for it when there is nowhere else. A task
+When the device is lost (dead, or silent), its tasks are run elsewhere, or wait for it when there is no other. A task
 that was on two devices that died is a suspect: suspects run alone, one after another, so that one that kills a third is
 known and ends with `BackendDead`, and the others are not taken along.
 """
