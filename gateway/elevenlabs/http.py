@@ -118,8 +118,10 @@ async def _spoken(service: Service, wanted: Asked, body: SpeechBody) -> AsyncGen
             async for piece in pieces:
                 yield piece
     finally:
-        await speaker.close()
-        account.end("cancelled")
+        try:
+            await speaker.close()
+        finally:  # a client that goes away may end this task a second time
+            account.end("cancelled")
 
 
 async def _begun(request: web.Request, media: str) -> web.StreamResponse:

@@ -112,8 +112,10 @@ async def _speaking(
         await speaker.end()
         yield _Speech(speaker, Sounding(form, speaker.rate), account)
     finally:
-        await speaker.close()
-        account.end("cancelled")
+        try:
+            await speaker.close()
+        finally:  # a client that goes away may end this task a second time
+            account.end("cancelled")
 
 
 async def _answer(

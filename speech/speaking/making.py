@@ -114,11 +114,13 @@ class Maker:
         return self._seconds if self._window is not None and self._window.timing.started_at else 0.0
 
     async def stop(self) -> None:
-        """End all work; a step that runs goes on for nobody. Idempotent."""
+        """End all work; a step that runs goes on for nobody. Idempotent, and whole though whoever waits gives up."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
-        self._free()
+        try:
+            await asyncio.wait(self._tasks)
+        finally:
+            self._free()
 
     def _free(self) -> None:
         for voicing in self._voicings:

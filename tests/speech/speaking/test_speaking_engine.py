@@ -64,6 +64,15 @@ async def test_an_engine_that_speaks(tmp_path: Path) -> None:
         assert (status.speech.speaking, status.devices[0].streams) == (0, 0)
         assert 0 < status.speech.wasted < 2.0
 
+        given_up = engine.open_speech(replace(file, lead=1.0))
+        await given_up.say(TEXT)
+        closing = asyncio.create_task(given_up.close())
+        await asyncio.sleep(0)  # it waits for the speaker's own tasks now
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert (engine.status().speech.speaking, engine.status().devices[0].streams) == (0, 0)
+
         last = asyncio.create_task(listen(engine, TEXT, replace(file, lead=1.0)))
         await asyncio.sleep(0.05)
         assert engine.status().speech.speaking == 1
