@@ -40,23 +40,11 @@ class DecoderCarry:
         return len(self.entry) == RADIUS
 
 
-class Decoder:
-    """The decoder on one device. Inputs, carries and what comes between are given and returned on the host.
+class Opened:
+    """What decoders of any precision begin with, and what a window costs them."""
 
-    `precision` is that of its matrices but the first (speech/dense.py); int8 has a scale per frame, so that in
-    any precision a frame's result does not depend on those computed with it.
-    """
-
-    def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
-        self.device = device
-        kernel = weights["m.dec_in.weight"]  # [256, 130, 7]
-        # Not in int8: one scale for features, pitch and loudness of a frame would be too coarse.
-        self._entry = dense("float32", kernel.flatten(1).to(device), weights["m.dec_in.bias"].to(device))
-        self._blocks = [Block(weights, f"m.dec.{n}", device, precision=precision) for n in range(BLOCKS)]
-        self._norm = weights["m.dec_norm.weight"].to(device), weights["m.dec_norm.bias"].to(device)
-        self._head = dense(precision, weights["m.head.weight"].to(device), weights["m.head.bias"].to(device))
-        self._cost = decoder_cost(weights)
-        self._opening = opening(weights)
+    def __init__(self, weights: Weights) -> None:
+        self._cost, self._opening = decoder_cost(weights), opening(weights)
 
     def opening(self) -> DecoderCarry:
         """What lies before a segment: nothing."""
@@ -65,6 +53,24 @@ class Decoder:
     def frames_cost(self, frames: int) -> float:
         """Millions of multiplications for a window of so many frames going in."""
         return frames * self._cost
+
+
+class Decoder(Opened):
+    """The decoder on one device. Inputs, carries and what comes between are given and returned on the host.
+
+    `precision` is that of its matrices but the first (speech/dense.py); int8 has a scale per frame, so that in
+    any precision a frame's result does not depend on those computed with it.
+    """
+
+    def __init__(self, weights: Weights, device: str, precision: str = "float32") -> None:
+        super().__init__(weights)
+        self.device = device
+        kernel = weights["m.dec_in.weight"]  # [256, 130, 7]
+        # Not in int8: one scale for features, pitch and loudness of a frame would be too coarse.
+        self._entry = dense("float32", kernel.flatten(1).to(device), weights["m.dec_in.bias"].to(device))
+        self._blocks = [Block(weights, f"m.dec.{n}", device, precision=precision) for n in range(BLOCKS)]
+        self._norm = weights["m.dec_norm.weight"].to(device), weights["m.dec_norm.bias"].to(device)
+        self._head = dense(precision, weights["m.head.weight"].to(device), weights["m.head.bias"].to(device))
 
     def run(
         self, plans: Sequence[SegmentPlan], carries: Sequence[DecoderCarry], firsts: Sequence[int], count: int

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 from torch import Tensor
 
-from speech.voices.hibari.decoder import BLOCKS, RADIUS, DecoderCarry, decoder_cost, inputs, opening
+from speech.voices.hibari.decoder import BLOCKS, RADIUS, DecoderCarry, Opened, inputs
 from speech.voices.hibari.graphs import Graph
 from speech.voices.hibari.layers_int8 import add_block
 from speech.voices.hibari.plan import SegmentPlan
@@ -31,21 +31,12 @@ _HEAD_SPAN = (-9.6, 9.6)
 """The least and the greatest that go into each block's two matrices and into the last one, over 70 texts in float32."""
 
 
-class Int8Decoder:
+class Int8Decoder(Opened):
     """As decoder.Decoder, on a CPU."""
 
     def __init__(self, weights: Weights) -> None:
-        self._opening = opening(weights)
-        self._cost = decoder_cost(weights)
+        super().__init__(weights)
         self._session = _graph(weights)
-
-    def opening(self) -> DecoderCarry:
-        """What lies before a segment: nothing."""
-        return self._opening
-
-    def frames_cost(self, frames: int) -> float:
-        """Millions of multiplications for a window of so many frames going in."""
-        return frames * self._cost
 
     def run(
         self, plans: Sequence[SegmentPlan], carries: Sequence[DecoderCarry], firsts: Sequence[int], count: int
