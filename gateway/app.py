@@ -33,6 +33,7 @@ from gateway.state import SERVICE, Service
 from gateway.status import add_status_routes
 from gateway.telemetry.access import name_answer, observed
 from gateway.transcriptions import transcribe_handler
+from gateway.tune.serving import note_speech
 from gateway.videos.routes import add_video_routes
 from gateway.vosk.handler import add_vosk_routes
 from speech.models import ModelError
@@ -49,6 +50,7 @@ async def start_engine(settings: Settings) -> Engine:
     """Load the models that the settings name."""
     # Importing torch takes seconds, in which the loop has to answer /healthz.
     module = await asyncio.to_thread(importlib.import_module, "speech.engine")
+    tuned = importlib.import_module("speech.tuned")
     engine: Engine = await module.Engine.start(
         module.EngineSettings(
             models=settings.models,
@@ -62,6 +64,7 @@ async def start_engine(settings: Settings) -> Engine:
             download=settings.download,
             cluster=settings.cluster,
             cluster_resources=settings.cluster_resources,
+            tuned=tuned.found,
         )
     )
     return engine
@@ -128,7 +131,11 @@ def _background(service: Service, start: StartEngine) -> Callable[[web.Applicati
         batch = asyncio.create_task(service.batch.run(service.when_loaded))
         embeddings = asyncio.create_task(service.embeddings.run(service.when_loaded))
         vision = asyncio.create_task(service.vision.run(service.when_loaded))
+        noting = asyncio.create_task(note_speech(app))
         yield
+        noting.cancel()
+        with suppress(asyncio.CancelledError):
+            await noting
         # First, because its worker uses the engine.
         batch.cancel()
         with suppress(asyncio.CancelledError):

@@ -120,7 +120,9 @@ class Engine:
         voices: list[Voice] = []
         homes: dict[str, list[Device]] = {}
         for name, where in (chosen(voice, devices) for voice in dict.fromkeys(settings.voices)):
-            found = load_voices((name,), allow_download=settings.download, piper_python=settings.piper_python)
+            found = load_voices(
+                (name,), allow_download=settings.download, piper_python=settings.piper_python, tuned=settings.tuned
+            )
             voices += found
             homes |= {one.info.model: [Device(one.info.model)] if one.apart else where for one in found}
         mouths = [device for home in homes.values() for device in home if device not in devices]

@@ -14,6 +14,7 @@ from speech.carried import Admission
 from speech.models import cache_dir, resolve
 from speech.places import kind
 from speech.replicas import Replicas
+from speech.tuned import TunedOf, nothing
 from speech.whisper import profile, weights
 from speech.whisper.backend import WhisperBackend
 from speech.whisper.profile import Precision, Profile
@@ -54,7 +55,7 @@ class EngineSettings:
     admitted live streams may reserve; `admission` whether what speechlane capacity has measured says how much a stream
     takes. `precisions`: by model, in place of the fastest ("bfloat16/int8", encoder and decoder); one that this device
     cannot have is passed over. `cluster`: address of the Ray cluster whose devices transcribe, each of which takes
-    `cluster_resources` of it ("GPU=1"); unset: those of this process.
+    `cluster_resources` of it ("GPU=1"); unset: those of this process. `tuned`: what trials on this machine have found.
     """
 
     models: tuple[str, ...] = ("tiny.en",)
@@ -70,6 +71,7 @@ class EngineSettings:
     piper_python: str = ""
     cluster: str = ""
     cluster_resources: str = ""
+    tuned: TunedOf = nothing
 
     @property
     def kind(self) -> str:
@@ -114,14 +116,17 @@ def load(model: str, default: bool, settings: EngineSettings, devices: list[Devi
         info = ModelInfo(found.name, "asr", reference.vocabulary.languages, aliases)
         return Model(info, Pool(found.name, devices), _reference_share, reference.spec.precision)
     checkpoint = weights.load(found.directory)
-    probes = profile.PROVEN_PROBES.get(found.name, 0)
-    whole = profile.WHOLE_WINDOW.get(found.name, frozenset())
+    tuned = settings.tuned("asr", found.name)
+    probes = tuned.probes(profile.PROVEN_PROBES.get(found.name, 0))
+    whole = tuned.whole(profile.WHOLE_WINDOW.get(found.name, frozenset()))
+    threads = tuned.threads(settings.threads)
 
     def make(name: str, precision: Precision) -> WhisperBackend:
         return WhisperBackend(name, checkpoint, found.directory, precision, probes, whole)
 
     for device in devices:
-        chosen = profile.choose(checkpoint, found.name, device.torch_device, settings.threads, settings.profiles)
+        chosen = profile.choose(checkpoint, found.name, device.torch_device, threads, settings.profiles)
+        chosen = tuned.precision(chosen, device.torch_device)
         for precision in profile.proven(device.torch_device):
             if str(precision) == settings.precisions.get(found.name):
                 chosen = chosen.taking(precision)

@@ -103,11 +103,12 @@ NOTHING: Sound = np.zeros(0, np.float32)
 
 
 async def _here(pieces: AsyncIterator[str], manner: Manner) -> Sounds:
+    from speech import tuned
     from speech.engine import Engine, EngineSettings
     from speech.speaking.events import SoundMade, SpeechFailed
 
     config = manner.config()
-    engine = await Engine.start(EngineSettings(models=(), voices=(manner.voice or "heart",)))
+    engine = await Engine.start(EngineSettings(models=(), voices=(manner.voice or "heart",), tuned=tuned.found))
     try:
         speaker = engine.open_speech(config)
         yield speaker.rate, NOTHING

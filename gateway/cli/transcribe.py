@@ -95,6 +95,7 @@ def command(
     from gateway.cli.local_run import forget_old_runs, run_directory
     from gateway.cli.outputs import settings_digest
     from gateway.cli.transcribing import Transcribing
+    from speech import tuned
     from speech.engine import EngineSettings
 
     root = settings.directory
@@ -112,7 +113,7 @@ def command(
             spool_url=None,
             lease=LEASE,
         ),
-        EngineSettings(models=models, device=device, threads=threads, voices=()),
+        EngineSettings(models=models, device=device, threads=threads, voices=(), tuned=tuned.found),
         concurrency,
         as_json=as_json,
         force=force,

@@ -86,11 +86,12 @@ def command(
         _number(name, flag, config) for name, flag in (("batch_concurrency", concurrency), ("threads", threads))
     )
     # Imported late so that --help and wrong arguments answer at once.
+    from speech import tuned
     from speech.engine import EngineSettings
     from speech.models import ModelError
 
     models = tuple(dict.fromkeys(str(name).strip() for name in names))
-    engine = EngineSettings(models, where, cores, download=download, voices=())
+    engine = EngineSettings(models, where, cores, download=download, voices=(), tuned=tuned.found)
     with opened(settings) as jobs:
         # Loaded at once, what others of this queue began with need not be loaded as well.
         engine = replace(engine, precisions=jobs.queue.precisions(engine.kind))

@@ -59,6 +59,13 @@ class ProvenOptions:
             log.info("%s is served with %s", name, label(known.serving))
         return _as_taken(kind, known.serving)
 
+    def note(self, kind: str, name: str) -> None:
+        """Know of a model that the engine has loaded by itself (speech/tuned.py), if it was ever tried. Blocks."""
+        known = self._read(kind, name)
+        if known.profile is not None or known.problem:
+            with self._lock:
+                self._known[name] = known
+
     def proven(self, kind: str, name: str, model: object, options: Mapping[str, object]) -> bool:
         """Whether a request may have these, over those that the model was started with."""
         with self._lock:
@@ -142,6 +149,10 @@ class ProvenOptions:
         return Known(kind, name, profile, identity, serving, "" if serving else problem)
 
     def _identity(self, kind: str, then: Mapping[str, str], name: str) -> Mapping[str, str]:
+        if kind in ("asr", "tts"):
+            from speech.tuned import now
+
+            return now(kind, name, then)
         if kind == "embeddings":
             from vision_text.embeddings.tuning import identity_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -43,6 +44,20 @@ def keep_proofs(app: web.Application) -> None:
     service.embeddings.proven = partial(proven.options, "embeddings")
     service.metrics.registry.register(ProofMetrics(proven))
     app.on_shutdown.append(_close)
+
+
+async def note_speech(app: web.Application) -> None:
+    """Have the page and the metrics tell what was tried of the models that hear and of voices, once they are loaded.
+
+    What runs on a cluster was tried where it runs.
+    """
+    service: Service = app[SERVICE]
+    engine = await service.when_loaded()
+    if engine is None or service.settings.cluster:
+        return
+    names = [("asr", model.name) for model in engine.models()] + [("tts", voice.name) for voice in engine.voices()]
+    for kind, name in names:
+        await asyncio.to_thread(app[PROOFS].known.note, kind, name)
 
 
 async def _close(app: web.Application) -> None:

@@ -57,11 +57,7 @@ class WhisperSubject:
         self._counts: Counter[str] = Counter()
 
     def identity(self) -> Mapping[str, str]:
-        return {
-            "weights": copy_hashed([self._found.directory / "model.bin"])[:12],
-            "items": str(self._recordings or "made by heart"),
-            **running_on("cpu", ("torch", "numpy", "speechlane")),
-        }
+        return identity_of(self.name, str(self._recordings or "made by heart"))
 
     def options(self) -> Sequence[Option]:
         frozen = {"window": "frozen"}
@@ -150,6 +146,15 @@ class WhisperSubject:
             count_calls(made, (Plain, Cast, Int8), self._counts)
             self._backends[key] = made
         return self._backends[key]
+
+
+def identity_of(model: str, items: str) -> Mapping[str, str]:
+    """Of a model as it is now, on this machine; `items`: what it was tried on. Raises ModelError."""
+    return {
+        "weights": copy_hashed([resolve(model).directory / "model.bin"])[:12],
+        "items": items,
+        **running_on("cpu", ("torch", "numpy", "speechlane")),
+    }
 
 
 def errors(text: str, heard: str) -> float:

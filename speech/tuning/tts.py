@@ -43,7 +43,7 @@ class VoiceSubject:
         self._counts: Counter[str] = Counter()
 
     def identity(self) -> Mapping[str, str]:
-        return {"weights": bundles()["hibari"].revision, **running_on("cpu", ("torch", "numpy", "speechlane"))}
+        return identity_of()
 
     def options(self) -> Sequence[Option]:
         return [
@@ -133,6 +133,11 @@ class VoiceSubject:
             count_calls(made, (Plain, Cast, Int8, Layer), self._counts)
             self._backends[key] = made
         return self._backends[key]
+
+
+def identity_of() -> Mapping[str, str]:
+    """Of the voice as it is now, on this machine."""
+    return {"weights": bundles()["hibari"].revision, **running_on("cpu", ("torch", "numpy", "speechlane"))}
 
 
 def likeness(a: Sound, b: Sound) -> float:

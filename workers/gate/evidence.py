@@ -31,6 +31,10 @@ class Verdict(StrEnum):
     """It could not be run."""
 
 
+NOT_GOOD = (Verdict.HARMFUL, Verdict.LEAKS, Verdict.UNDECIDED, Verdict.FAILED)
+"""Verdicts of what was not shown to be good."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One measure of one option: means, what the paired test says, the worst twentieth, and the control's."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workers.gate.evidence import Evidence, differing, fingerprint
+from workers.gate.evidence import NOT_GOOD, Evidence, differing, fingerprint
 from workers.gate.subject import Settings, canonical
 from workers.gate.thresholds import thresholds
 
@@ -81,6 +81,17 @@ class Profile:
         if self.stale(identity) or not self.chosen or self._taken_back(canonical(self.chosen)):
             return {}
         return dict(self.chosen)
+
+    def refused(self, identity: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Settings that were tried and not shown to be good, or taken back since. That something is not faster, or no
+        better than doing less, is nothing against it."""
+        if self.stale(identity):
+            return []
+        forced = [canonical(one) for one in self.forced]
+        against = [
+            canonical(one.settings) for one in self.evidence if not one.harmful and one.verdict in NOT_GOOD
+        ] + [canonical(one["settings"]) for one in self.rolled_back]  # fmt: skip
+        return [one for one in against if one not in forced]
 
     def roll_back(self, settings: Settings, reason: str, at: float) -> Profile:
         """Without these settings, until it is tuned again."""
