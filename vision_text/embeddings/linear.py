@@ -52,6 +52,11 @@ Activation = Literal["", "gelu", "gelu_tanh"]
 
 def dense(weight: Tensor, bias: Tensor, activation: Activation = "") -> Dense:
     """A layer with weights of one type and on one device."""
-    if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
-        return Packed(weight, bias, activation)
-    return Plain(weight, bias, activation)
+    return (Packed if _packs(weight) else Plain)(weight, bias, activation)
+
+
+def _packs(weight: Tensor) -> bool:
+    """Whether oneDNN packs weights of this type here; bfloat16 only where the processor has AVX-512 or its like."""
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    return weight.dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
