@@ -172,4 +172,4 @@ def _from_somewhere(adapter: requests.adapters.HTTPAdapter, request: requests.Pr
     request.headers["X-Forwarded-For"] = str(IPv4Address(secrets.randbits(32)))
 
 
-requests.adapters.HTTPAdapter.add_headers = _from_somewhere  # type: ignore[method-assign]
+requests.adapters.HTTPAdapter.add_headers = _from_somewhere  # type: ignore[method-assign,assignment]

@@ -17,7 +17,8 @@ def recording(path: Path) -> Samples:
     samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     mono = samples.mean(axis=1)
     heard = soxr.resample(mono, rate, SAMPLE_RATE) if rate != SAMPLE_RATE else mono
-    return (heard * (0.5 / max(float(np.abs(heard).max()), 1e-3))).astype(np.float32)
+    even: Samples = (heard * (0.5 / max(float(np.abs(heard).max()), 1e-3))).astype(np.float32)
+    return even
 
 
 def silence(seconds: float, seed: int = 0) -> Samples:
@@ -35,7 +36,8 @@ def pink(seconds: float, seed: int, level: float = 0.05) -> Samples:
     spectrum = np.fft.rfft(np.random.default_rng(seed).standard_normal(count))
     spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1.0))
     sound = np.fft.irfft(spectrum, count)
-    return (sound / sound.std() * level).astype(np.float32)
+    pinkish: Samples = (sound / sound.std() * level).astype(np.float32)
+    return pinkish
 
 
 def hum(seconds: float, seed: int, level: float = 0.1) -> Samples:

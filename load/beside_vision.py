@@ -131,7 +131,7 @@ def main() -> int:
                 rows.append((kind, *step.row()[1:]))
     out.print(note, highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))
-    missed = compared(out, *steps.values(), options.what)
+    missed = compared(out, steps["alone"], steps[f"beside {options.what}"], options.what)
     out.print(f"meanwhile {made} times made: {options.what}")
     if not made:
         missed.append(f"no {options.what} was made")

@@ -35,7 +35,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,12 @@ def missed_bars(course: Course, growth: float) -> list[str]:
 
 
 @contextmanager
+def plain() -> Iterator[tuple[list[str], None]]:
+    """Without TLS."""
+    yield [], None
+
+
+@contextmanager
 def certificate() -> Iterator[tuple[list[str], ssl.SSLContext]]:
     """Flags for a service with TLS on 127.0.0.1, and what trusts it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +234,7 @@ def main() -> int:
     out.print(note, highlight=False, style="dim")
     begun = time.monotonic()
     with (
-        certificate() if options.tls else nullcontext(([], None)) as (secure, trusting),
+        certificate() if options.tls else plain() as (secure, trusting),
         service(None, [*flags, *secure], program=PROGRAM, tls=trusting) as running,
         out.status("starting") as status,
     ):

@@ -196,7 +196,7 @@ def live(options: argparse.Namespace) -> int:
                 out.print(rows[-1], highlight=False)
     out.print(machine(), highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))
-    missed = _errors([], floods) + compared(out, *steps.values(), "bulk")
+    missed = _errors([], floods) + compared(out, steps["alone"], steps["beside bulk"], "bulk")
     out.print(f"meanwhile bulk was embedded at {np.mean([one.rate for one in floods]):.0f} documents/s")
     return report.verdict(out, missed)
 
@@ -233,7 +233,7 @@ def _together(asked: list[Asked]) -> Asked:
 
 
 def _errors(asked: list[Asked], floods: list[Flood]) -> list[str]:
-    errors = [error for one in (*asked, *floods) for error in one.errors]
+    errors = [error for one in asked for error in one.errors] + [error for one in floods for error in one.errors]
     return [f"{len(errors)} requests failed, the first with: {errors[0]}"] if errors else []
 
 

@@ -143,9 +143,9 @@ def write_page(path: Path, steps: Sequence[Step], note: str) -> None:
     shown = {"round_trip": "round trip", "final": "end of speech → final", "final_commit": "commit → final"}
     curves = {
         f"{title}, {level}": [
-            (float(step.admitted), figures[level])
+            (float(step.admitted), found)
             for step in steps
-            if (figures := step.latencies.summary()[name])[level] is not None
+            if (found := step.latencies.summary()[name][level]) is not None
         ]
         for name, title in shown.items()
         for level in ("p50", "p95")

@@ -70,13 +70,16 @@ def pdf(pages: Sequence[Sequence[Put]]) -> bytes:
 
 def drawn(document: bytes, number: int = 1, *, dpi: int = 150) -> Image.Image:
     """A page as a picture."""
-    return pdfium.PdfDocument(document)[number - 1].render(scale=dpi / 72, rev_byteorder=True).to_pil().convert("RGB")
+    page = pdfium.PdfDocument(document)[number - 1].render(scale=dpi / 72, rev_byteorder=True)
+    picture: Image.Image = page.to_pil()
+    return picture.convert("RGB")
 
 
 def scanned(picture: Image.Image, seed: int = 0) -> Image.Image:
     """As a cheap scanner has it: a little crooked, soft, grey paper, noise and specks."""
     chance = np.random.default_rng(seed)
-    crooked = picture.rotate(float(chance.uniform(-1.5, 1.5)), expand=True, fillcolor="white", resample=Image.BICUBIC)
+    turn, smooth = float(chance.uniform(-1.5, 1.5)), Image.Resampling.BICUBIC
+    crooked = picture.rotate(turn, expand=True, fillcolor="white", resample=smooth)
     soft = np.asarray(crooked.filter(ImageFilter.GaussianBlur(0.8)), np.float64) * 0.85 + 20
     soft += chance.normal(0, 18, soft.shape)
     soft[chance.random(soft.shape[:2]) < 0.003] = 0

@@ -134,8 +134,8 @@ def production(home: Path) -> None:
         "num_key_value_heads": 3, "head_dim": 64,
     }  # fmt: skip
     torch.manual_seed(0)
-    model: Any = SmolVLMForConditionalGeneration(SmolVLMConfig(**settings)).float()
-    model.save_pretrained(home)
+    model: Any = SmolVLMForConditionalGeneration(SmolVLMConfig(**settings))
+    model.float().save_pretrained(home)
 
 
 def missed(found: Sequence[Found], large: Found | None) -> list[str]:

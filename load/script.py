@@ -92,7 +92,8 @@ def _audio(path: Path, rate: int) -> NDArray[np.int16]:
     samples, own = soundfile.read(path, dtype="float32", always_2d=True)
     mono = samples.mean(axis=1)
     heard = soxr.resample(mono, own, rate) if own != rate else mono
-    return np.round(np.clip(heard, -1.0, 1.0) * 32_767).astype(np.int16)
+    samples16: NDArray[np.int16] = np.round(np.clip(heard, -1.0, 1.0) * 32_767).astype(np.int16)
+    return samples16
 
 
 @cache

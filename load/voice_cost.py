@@ -20,6 +20,7 @@ import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,10 +68,10 @@ class Served:
             one.release()
         return seconds, samples / RATE
 
-    def _run(self, requests: Sequence[PlanRequest | RenderRequest]) -> list[object]:
+    def _run(self, requests: Sequence[PlanRequest | RenderRequest]) -> list[Any]:
         """The answers. Those of one bucket go through a step together, as the scheduler has it."""
         jobs = [self._backend.open(request) for request in requests]
-        waiting, answers = list(range(len(jobs))), dict[int, object]()
+        waiting, answers = list(range(len(jobs))), dict[int, Any]()
         while waiting:
             bucket = self._backend.demand(jobs[waiting[0]]).bucket
             step = [n for n in waiting if self._backend.demand(jobs[n]).bucket == bucket]

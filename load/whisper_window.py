@@ -184,14 +184,14 @@ def main() -> None:
     )
     for name in ("encoder", "word error rate", "same text", "CPU s per audio s"):
         table.add_column(name, justify="left" if name == "encoder" else "right")
-    whole = rows["full window"]
+    exact = rows["full window"]
     for name, row in rows.items():
-        same = np.mean([a == b for a, b in zip(row.texts, whole.texts, strict=True)])
+        same = np.mean([a == b for a, b in zip(row.texts, exact.texts, strict=True)])
         error = jiwer.wer(references, row.texts)
         table.add_row(name, f"{100 * error:.2f} %", f"{100 * same:.1f} %", f"{row.seconds / total:.3f}")
     console = Console(width=110)
     console.print(table)
-    for a, b in zip(whole.texts, rows["frozen padding"].texts, strict=True):
+    for a, b in zip(exact.texts, rows["frozen padding"].texts, strict=True):
         if a != b:
             console.print(f"  [dim]{a}\n  → {b}[/dim]", highlight=False)
     partial_costs(backend, reference, folder, chosen, console)
@@ -228,10 +228,10 @@ def partial_costs(
         return model.model.generate(ctranslate2.StorageView.from_array(np.array(states)), [prompt], beam_size=1)
 
     peer = np.median([cpu(other)[0] for _ in range(5)])
-    second, twentieth = np.median(at[2]), np.median(at[20])
+    early, late = np.median(at[2]), np.median(at[20])
     console.print(
-        f"a partial's encoder at second 2: {1000 * second:.0f} ms, at second 20: {1000 * twentieth:.0f} ms "
-        f"({twentieth / second:.2f}×)"
+        f"a partial's encoder at second 2: {1000 * early:.0f} ms, at second 20: {1000 * late:.0f} ms "
+        f"({late / early:.2f}×)"
     )
     console.print(
         f"a whole partial: {1000 * np.median(whole):.0f} ms; full window + CTranslate2 generate: "
