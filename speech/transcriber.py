@@ -144,8 +144,10 @@ class Transcriber:
         if not self._closing:
             self._ended = self._closing = True
             self._run_task.cancel()
-        await asyncio.wait({self._run_task})
-        await self._free(None)  # a task that was cancelled before its first step has run nothing, not even its end
+        try:
+            await asyncio.wait({self._run_task})
+        finally:
+            await self._free(None)  # a task that was cancelled before its first step has run nothing, not even its end
 
     def events(self) -> AsyncIterator[Event]:
         """Events as they come, for one reader; raises the ServingError that ended the stream, if one did."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.auth import IDENTITY
+from gateway.closing import every
 from gateway.deepgram.errors import REQUEST_ID
 from gateway.deepgram.options import Asked
 from gateway.deepgram.session import ListenSession
@@ -74,6 +75,5 @@ async def _serve(request: web.Request) -> web.StreamResponse:
             finally:
                 await connection.close()
         finally:
-            await asyncio.gather(*(transcriber.close() for transcriber in transcribers))
-            await sound.close()
+            await every(*(transcriber.close for transcriber in transcribers), sound.close)
     return ws

@@ -7,8 +7,10 @@ import base64
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gateway.closing import every, stopped
 from gateway.elevenlabs.alignment import in_milliseconds
 from gateway.elevenlabs.options import VoiceSettings
 from gateway.elevenlabs.sound import Piece, SpokenText
@@ -96,7 +98,7 @@ class Context:
         if self._flushed:
             await self.end()
             return
-        await self._cancel()
+        await stopped(self._pump)
         await self._speaker.cancel()
         if not self.over:
             self._finish("cancelled")
@@ -108,14 +110,11 @@ class Context:
 
     async def close(self) -> None:
         """Free everything, in whatever state it is."""
-        await self._cancel()
-        await self._speaker.close()
-        if not self.over:
-            self._finish("cancelled")
-
-    async def _cancel(self) -> None:
-        self._pump.cancel()
-        await asyncio.gather(self._pump, return_exceptions=True)
+        try:
+            await every(partial(stopped, self._pump), self._speaker.close)
+        finally:
+            if not self.over:
+                self._finish("cancelled")
 
     async def _pass_on(self) -> None:
         error: ServingError

@@ -7,8 +7,10 @@ import base64
 import logging
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gateway.closing import every, stopped
 from gateway.http_errors import error_fields
 from gateway.sockets import Connection
 from gateway.speak.account import Account
@@ -145,11 +147,11 @@ class Context:
 
     async def close(self) -> None:
         """Free everything, in whatever state it is."""
-        self._pump.cancel()
-        await asyncio.gather(self._pump, return_exceptions=True)
-        await self._speaker.close()
-        if not self.over:
-            self._finish("cancelled")
+        try:
+            await every(partial(stopped, self._pump), self._speaker.close)
+        finally:
+            if not self.over:
+                self._finish("cancelled")
 
     async def _say(self, text: str) -> None:
         self._active = self._loop.time()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+from gateway.closing import every
 from gateway.speak.fields import FieldInvalid
 from gateway.state import Service
 from gateway.wyoming import fields
@@ -199,11 +200,9 @@ class WyomingConnection:
             await self._synthesis.finished()
 
     async def _free(self) -> None:
-        if self._synthesis is not None:
-            await self._synthesis.close()
-        if self._transcription is not None:
-            await self._transcription.close()
+        open_ = [one for one in (self._synthesis, self._transcription) if one is not None]
         self._synthesis = self._transcription = None
+        await every(*(one.close for one in open_))
 
     async def _end(self, error: ServingError) -> None:
         log.info("a connection ends: %s: %s", error.code, error.message)

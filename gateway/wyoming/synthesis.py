@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gateway.auth import LOCAL
+from gateway.closing import every, stopped
 from gateway.languages import language_code
 from gateway.speak.account import Account
 from gateway.speak.sounding import Sounding
@@ -112,12 +114,9 @@ class Synthesis:
 
     async def close(self) -> None:
         """Stop, and free everything."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._speaker is not None:
-            await self._speaker.close()
-        self._held.close()
+        with self._held:
+            steps = [partial(stopped, self._task)] if self._task is not None else []
+            await every(*steps, *([self._speaker.close] if self._speaker is not None else []))
 
     async def _speak(self, speaker: Speaker, account: Account) -> None:
         sounding = Sounding(OutputFormat("pcm16", speaker.rate), speaker.rate)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.auth import LOCAL
+from gateway.closing import every, stopped
 from gateway.languages import language_code
 from gateway.metrics import Metrics
 from gateway.state import Service
@@ -95,12 +97,9 @@ class Transcription:
 
     async def close(self) -> None:
         """Free everything."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._transcriber is not None:
-            await self._transcriber.close()
-        self._held.close()
+        with self._held:
+            steps = [partial(stopped, self._task)] if self._task is not None else []
+            await every(*steps, *([self._transcriber.close] if self._transcriber is not None else []))
 
 
 async def _finals(transcriber: Transcriber, metrics: Metrics) -> list[Final]:
