@@ -232,12 +232,19 @@ class Encoder:
 
     def _attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """(n, dim) from queries (heads, n, head), keys and values (heads, window, head)."""
-        attention = _short_attention if self._short else F.scaled_dot_product_attention
-        out: Tensor = attention(q, k, v)
+        out = _short_attention(q, k, v) if self._short else _fused_attention(q, k, v)
         return out.transpose(0, 1).reshape(-1, self.dim)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])
+
+
+def _fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention (heads, n, head) by torch's fused kernel, which is only taken when there is a dimension for a batch.
+
+    Without one torch multiplies, masks and normalises whole matrices of scores: two and a half times the time.
+    """
+    return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
 
 
 def _short_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
