@@ -16,7 +16,7 @@ from pathlib import Path
 
 from load import corpora
 
-MODULES = ("speechlane", "floor", "whisperlive")
+MODULES = ("speechlane", "floor", "whisperlive", "whisperlivekit")
 """Of load.peers, each with `PEERS`: a server in all its modes."""
 _DONE = "installed"
 

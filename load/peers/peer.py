@@ -166,13 +166,27 @@ async def until_settled(said: Said) -> None:
             return
 
 
-async def converse(said: Said, send: Callable[[bytes], Awaitable[None]], listen: Callable[[], Awaitable[None]]) -> Said:
-    """Speak and listen at once until the text has settled. What ends one of them early is in `problem`."""
-    tasks = [asyncio.ensure_future(one) for one in (speak(said, send), listen(), until_settled(said))]
+async def converse(
+    said: Said,
+    send: Callable[[bytes], Awaitable[None]],
+    listen: Callable[[], Awaitable[None]],
+    end: Callable[[], Awaitable[None]] | None = None,
+) -> Said:
+    """Speak and listen at once until the text has settled. What ends one of them early is in `problem`.
+
+    `end`: what tells the server that nothing more is said; `listen` then has to return.
+    """
+    speaking, listening = asyncio.ensure_future(speak(said, send)), asyncio.ensure_future(listen())
+    settling = asyncio.ensure_future(until_settled(said))
+    tasks = (speaking, listening, settling)
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    early = next((task.exception() for task in tasks[:2] if task.done() and not task.cancelled()), None)
-    if early is not None or not tasks[2].done():
-        said.problem = f"the stream broke off: {early!r}"
+    if not settling.done():
+        broken = next(task.exception() for task in (speaking, listening) if task.done())
+        said.problem = f"the stream broke off: {broken!r}"
+    elif end is not None:
+        speaking.cancel()
+        await end()
+        await asyncio.wait((listening,), timeout=QUIET)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
