@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from faster_whisper import WhisperModel
 from numpy.typing import NDArray
 
 from load.peers.peer import FRAME, Peer, Said, Serving, weights
-from load.peers.turns import turns
+from load.peers.turns import Turn, by_turns, until
 from load.script import Script
 
 _SILENCE = 0.5
@@ -45,21 +44,14 @@ class Floor:
             yield Serving(0, psutil.Process(self._process.submit(os.getpid).result()))
 
     async def say(self, serving: Serving, script: Script) -> Said:
-        assert self._process is not None
         said = Said(script, FRAME)
-        loop = asyncio.get_running_loop()
-        over = await asyncio.to_thread(turns, script, _SILENCE)
-        said.begun = time.monotonic()
-        texts: list[str] = [""] * len(over)
 
-        async def one(number: int) -> None:
-            turn = over[number]
-            await asyncio.sleep(max(0.0, said.due_at(turn.known) - time.monotonic()))
-            texts[number] = await loop.run_in_executor(self._process, _transcribe, turn.samples(script))
-            said.show(" ".join(texts))
+        async def hear(turn: Turn) -> str:
+            await until(said, turn.known)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._process, _transcribe, turn.samples(script))
 
-        await asyncio.gather(*map(one, range(len(over))))
-        return said
+        return await by_turns(said, _SILENCE, hear)
 
 
 def _load(model: str, cpus: tuple[int, ...]) -> None:

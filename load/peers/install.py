@@ -16,7 +16,7 @@ from pathlib import Path
 
 from load import corpora
 
-MODULES = ("speechlane", "floor", "whisperlive", "whisperlivekit")
+MODULES = ("speechlane", "floor", "whisperlive", "whisperlivekit", "faster_whisper_server", "wyoming", "realtimestt")
 """Of load.peers, each with `PEERS`: a server in all its modes."""
 _DONE = "installed"
 

@@ -6,6 +6,9 @@ does not depend on when, so it is found before the run and takes no processor fr
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from silero_vad import VADIterator, load_silero_vad
 
+from load.peers.peer import Said
 from load.script import Script
 
 _WINDOW = 512
@@ -50,3 +54,23 @@ def turns(script: Script, silence: float) -> list[Turn]:
         if "end" in event:
             found.append(Turn(start, known, known))
     return found
+
+
+async def until(said: Said, audio: float) -> None:
+    """Wait for the moment at which the first `audio` seconds of the stream have been spoken."""
+    await asyncio.sleep(max(0.0, said.due_at(audio) - time.monotonic()))
+
+
+async def by_turns(said: Said, silence: float, hear: Callable[[Turn], Awaitable[str]]) -> Said:
+    """Have every turn heard: `hear` is called where it begins, and gives its text, which is final."""
+    over = await asyncio.to_thread(turns, said.script, silence)
+    texts = ["" for _ in over]
+    said.begun = time.monotonic()
+
+    async def one(number: int) -> None:
+        await until(said, over[number].start)
+        texts[number] = await hear(over[number])
+        said.show(" ".join(texts))
+
+    await asyncio.gather(*map(one, range(len(over))))
+    return said
