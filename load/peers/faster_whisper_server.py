@@ -1,12 +1,7 @@
-"""faster-whisper-server: Whisper behind OpenAI's HTTP interface for files.
-
-It hears no stream. The client endpoints, as LiveKit's StreamAdapter does with such a server: after 550 ms without a
-voice it posts the turn, with half a second of what was before it. The final is the answer.
-"""
+"""faster-whisper-server: faster-whisper behind OpenAI's HTTP interface."""
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,14 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-import soundfile
-
-from load.peers.peer import FRAME, Peer, Said, Serving, listens, started, weights
-from load.peers.turns import Turn, by_turns, until
+from load.peers.peer import Peer, Said, Serving, listens, started, weights
+from load.peers.posting import post_turns
 from load.script import Script
-
-SILENCE = 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +37,7 @@ class FasterWhisperServer:
                 yield serving
 
     async def say(self, serving: Serving, script: Script) -> Said:
-        said = Said(script, FRAME)
-        try:
-            async with aiohttp.ClientSession(raise_for_status=True) as session:
-
-                async def hear(turn: Turn) -> str:
-                    await until(said, turn.known)
-                    form = aiohttp.FormData({"language": "en"})
-                    file = io.BytesIO()
-                    soundfile.write(file, turn.samples(script), script.rate, format="WAV", subtype="PCM_16")
-                    form.add_field("file", file.getvalue(), filename="turn.wav", content_type="audio/wav")
-                    async with session.post(f"{serving.url}/v1/audio/transcriptions", data=form) as answer:
-                        return str((await answer.json())["text"])
-
-                await by_turns(said, SILENCE, hear)
-        except (aiohttp.ClientError, OSError) as error:
-            said.problem = f"a turn was not heard: {error!r}"
-        return said
+        return await post_turns(serving, script, {"language": "en"})
 
 
 PEERS: tuple[Peer, ...] = (FasterWhisperServer(),)

@@ -16,7 +16,10 @@ from pathlib import Path
 
 from load import corpora
 
-MODULES = ("speechlane", "floor", "whisperlive", "whisperlivekit", "faster_whisper_server", "wyoming", "realtimestt")
+MODULES = (
+    "speechlane", "floor", "whisperlive", "whisperlivekit", "faster_whisper_server", "wyoming", "realtimestt",
+    "whisper_cpp",
+)  # fmt: skip
 """Of load.peers, each with `PEERS`: a server in all its modes."""
 _DONE = "installed"
 

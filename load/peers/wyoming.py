@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from load.peers.faster_whisper_server import SILENCE
 from load.peers.peer import FRAME, Peer, Said, Serving, listens, started, weights
+from load.peers.posting import SILENCE
 from load.peers.turns import Turn, by_turns, until
 from load.script import Script
 

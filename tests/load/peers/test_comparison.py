@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from load.peers import __main__ as run
+from load.peers import ggml
 from load.peers.checkpoint import alignment_heads, renamed
 from load.peers.install import MODULES, listed
 from load.peers.measure import Step
@@ -112,3 +113,15 @@ def test_the_checkpoint_holds_the_same_numbers_under_other_names() -> None:
     assert alignment_heads(weights()).startswith("ABz")
     parameters = sum(values.numel() for name, values in new.items())
     assert parameters == 37_760_256  # what tiny.en is published with
+
+
+def test_the_file_of_whisper_cpp_holds_the_words_and_every_number(tmp_path: Path) -> None:
+    words = ggml.tokens(weights())
+    assert words[262] == b" the"
+    assert sorted(word[0] for word in words[:256]) == list(range(256))  # every byte is a token
+    found = load(weights())
+    file = ggml.write(weights(), tmp_path)
+    matrices = sum(values.numel() for values in found.tensors.values() if values.ndim >= 2)
+    assert file.stat().st_size > 2 * (matrices - found.vocabulary * found.dim)  # the embeddings stand there once
+    assert int.from_bytes(file.read_bytes()[:4], "little") == 0x67676D6C
+    assert b"decoder.blocks.3.cross_attn.out.weight" in file.read_bytes()
