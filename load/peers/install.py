@@ -18,7 +18,7 @@ from load import corpora
 
 MODULES = (
     "speechlane", "floor", "whisperlive", "whisperlivekit", "faster_whisper_server", "wyoming", "realtimestt",
-    "whisper_cpp", "moonshine",
+    "whisper_cpp", "sherpa_onnx", "moonshine",
 )  # fmt: skip
 """Of load.peers, each with `PEERS`: a server in all its modes."""
 _DONE = "installed"

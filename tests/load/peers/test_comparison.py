@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+import soundfile
+import soxr
 import torch
+from faster_whisper.feature_extractor import FeatureExtractor
+from faster_whisper.tokenizer import Tokenizer
+from tokenizers import Tokenizer as Words
 
 from load.peers import __main__ as run
-from load.peers import ggml
+from load.peers import ggml, onnx_layout
 from load.peers.checkpoint import alignment_heads, renamed
 from load.peers.install import MODULES, listed
 from load.peers.measure import Step
@@ -87,6 +93,10 @@ def test_a_turn_climbs_until_it_fails_and_later_comes_back_to_the_most(monkeypat
     run.turn(Other("one"), steps, options, 1)
     assert asked[3:] == [(1, 8), (2, 8)]
     assert [len(one.said) for one in steps.values()] == [2, 2, 1]
+    late = {1: step(1, 2.5)}
+    one = Other("late")
+    run.turn(one, late, options, 1)
+    assert one.served == []  # more than twice too late: not asked again
 
 
 def test_everything_that_is_installed_has_a_version_and_a_server() -> None:
@@ -125,3 +135,24 @@ def test_the_file_of_whisper_cpp_holds_the_words_and_every_number(tmp_path: Path
     assert file.stat().st_size > 2 * (matrices - found.vocabulary * found.dim)  # the embeddings stand there once
     assert int.from_bytes(file.read_bytes()[:4], "little") == 0x67676D6C
     assert b"decoder.blocks.3.cross_attn.out.weight" in file.read_bytes()
+
+
+def test_whisper_in_the_layout_of_sherpa_onnx_says_what_is_said() -> None:
+    found = load(weights())
+    own = renamed(found)
+    samples, rate = soundfile.read("tests/data/prompts/vm-nobodyavail.wav", dtype="float32")
+    heard = np.pad(soxr.resample(samples, rate, 16_000), (0, 16_000))
+    mel = torch.from_numpy(FeatureExtractor()(heard, padding=0)).float()[None]
+    words = Tokenizer(Words.from_file(str(weights() / "tokenizer.json")), multilingual=False)
+    said = [words.sot, words.no_timestamps]
+    cache = torch.zeros(found.decoder_layers, 1, 448, found.dim)
+    with torch.no_grad():
+        keys, values = onnx_layout.Encoder(found, own)(mel)
+        assert keys.shape[:2] == (found.decoder_layers, 1)
+        decoder, new, past = onnx_layout.Decoder(found, own), said, (cache, cache)
+        while said[-1] != words.eot and len(said) < 30:
+            before = torch.tensor([len(said) - len(new)])
+            logits, *past = decoder(torch.tensor([new]), *past, keys, values, before)
+            new = [int(logits[0, -1].argmax())]
+            said = [*said, *new]
+    assert words.decode(said[2:-1]).strip() == "Nobody is available to take your call at the moment."
