@@ -141,7 +141,8 @@ def test_whisper_in_the_layout_of_sherpa_onnx_says_what_is_said() -> None:
     found = load(weights())
     own = renamed(found)
     samples, rate = soundfile.read("tests/data/prompts/vm-nobodyavail.wav", dtype="float32")
-    heard = np.pad(soxr.resample(samples, rate, 16_000), (0, 16_000))
+    heard = soxr.resample(samples, rate, 16_000)
+    heard = np.pad(heard, (0, 480_000 - len(heard)))
     mel = torch.from_numpy(FeatureExtractor()(heard, padding=0)).float()[None]
     words = Tokenizer(Words.from_file(str(weights() / "tokenizer.json")), multilingual=False)
     said = [words.sot, words.no_timestamps]
