@@ -137,8 +137,8 @@ def main() -> int:
             with out.status(f"round {number + 1}: {peer.name}"):
                 try:
                     turn(peer, figures[peer.name], options, number)
-                except SystemExit as error:
-                    failed[peer.name] = str(error)
+                except (Exception, SystemExit) as error:  # one server that breaks must not cost the whole run
+                    failed[peer.name] = str(error) or repr(error)
     rows = [(peer.name, *step.row()) for peer in peers for _, step in sorted(figures[peer.name].items())]
     out.print(f"{note}; {time.monotonic() - began:.0f} s", highlight=False, style="dim")
     out.print(report.table("milliseconds, p50 / p95", HEAD, rows))

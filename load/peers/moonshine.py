@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 
 from load.peers.peer import FRAME, Peer, Said, Serving, converse, listens, started
 from load.script import Script
@@ -41,7 +41,7 @@ class Moonshine:
                         said.show(" ".join(json.loads(message)["completed"]))
 
                 await converse(said, socket.send, listen)
-        except (OSError, ConnectionClosed) as error:
+        except (OSError, WebSocketException) as error:
             said.problem = f"the stream broke off: {error!r}"
         return said
 

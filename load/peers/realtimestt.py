@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 
 from load.peers.peer import FRAME, Peer, Said, Serving, converse, started, weights
 from load.script import Script
@@ -60,7 +60,7 @@ class RealtimeSTT:
                             said.show(" ".join(finals))
 
                 await converse(said, send, listen)
-        except (OSError, ConnectionClosed) as error:
+        except (OSError, WebSocketException) as error:
             said.problem = f"the stream broke off: {error!r}"
         return said
 

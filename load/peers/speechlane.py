@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from websockets.exceptions import WebSocketException
+
 from load.client import Heard, Refused, stream
 from load.peers.peer import FRAME, PATIENCE, Peer, Said, Serving
 from load.scoring import utterances
@@ -24,7 +26,7 @@ _FLAGS = (
 class Speechlane:
     name: str = "Speechlane"
     environment: str | None = None
-    note: str = "greedy, int8 or float32 as it finds quicker; final: the completed event"
+    note: str = "greedy, its own turn detection; final: the completed event"
     same_weights: bool = True
 
     @contextmanager
@@ -38,6 +40,8 @@ class Speechlane:
             return said(await stream(serving.url, script, frame=FRAME, patience=PATIENCE))
         except Refused:
             return Said(script, FRAME, refused=True)
+        except (OSError, WebSocketException) as error:
+            return Said(script, FRAME, problem=f"the stream broke off: {error!r}")
 
 
 def said(heard: Heard) -> Said:

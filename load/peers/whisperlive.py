@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 
 from load.peers.peer import FRAME, Peer, Said, Serving, converse, listens, started, weights
 from load.script import Script
@@ -99,7 +99,7 @@ class WhisperLive:
                             said.show(transcript.take(segments))
 
                 await converse(said, send, listen)
-        except (OSError, ConnectionClosed) as error:
+        except (OSError, WebSocketException) as error:
             said.problem = f"the stream broke off: {error!r}"
         return said
 

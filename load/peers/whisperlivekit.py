@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import WebSocketException
 
 from load.peers.checkpoint import alignment_heads, write
 from load.peers.peer import FRAME, Peer, Said, Serving, converse, listens, started, weights
@@ -62,7 +62,7 @@ class WhisperLiveKit:
                             said.show(" ".join(line["text"] or "" for line in told["lines"]))
 
                 await converse(said, socket.send, listen, end=lambda: socket.send(b""))
-        except (OSError, ConnectionClosed) as error:
+        except (OSError, WebSocketException) as error:
             said.problem = f"the stream broke off: {error!r}"
         return said
 
