@@ -2,11 +2,12 @@
 
 Whisper always attends over 1,500 frames (30 s). The padding after the speech is the same silence every time, so its
 keys, values and final states are computed once ("frozen") per level of that silence, and only the frames of the
-speech are ever run: their queries attend over their own keys and values followed by the frozen ones. In a final, a
-few frames of the padding are run as well, which tell how the speech changes the others (probes.py). While an
-utterance grows, the frames already encoded stay as they are but for the newest (`REDO`), so that a partial costs the
-same at second 1 and at second 25. Several utterances run together: their rows are packed for the dense layers, and
-each attends over its own keys, so nothing is padded and no utterance sees another.
+speech are ever run: their queries attend over their own keys and values and the frozen ones, of which those that are
+alike count as one (groups.py). In a final, a few frames of the padding are run as well, which tell how the speech
+changes the others (probes.py). While an utterance grows, the frames already encoded stay as they are but for the
+newest (`REDO`), so that a partial costs the same at second 1 and at second 25. Several utterances run together: their
+rows are packed for the dense layers, and each attends over its own keys, so nothing is padded and no utterance sees
+another.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from speech.dense import dense
 from speech.whisper.features import MEL_FRAMES
+from speech.whisper.groups import BLOCK, GROUPS, Groups
 from speech.whisper.probes import Probes
 from speech.whisper.weights import Checkpoint
 
@@ -35,7 +37,10 @@ REDO = 75
 _CONTEXT = 4
 """Encoder frames around a piece that its convolutions look at (two would do)."""
 
-_BLOCK = 128
+_GROUPED = FRAMES // BLOCK * GROUPS
+"""Keys that stand in an utterance's buffer before its first frame: the groups of the whole frozen window."""
+
+_QUERIES = 128
 """Queries of one attention product in bfloat16."""
 
 _FLOOR_STEP = 0.25
@@ -44,18 +49,24 @@ _FLOORS = (-1.5, -0.25)
 
 @dataclass(slots=True)
 class Frozen:
-    """A window of nothing: (layers, 2, heads, 1500, head) keys and values, and (1500, dim) final states."""
+    """A window of nothing: (layers, 2, heads, groups + 1500, head) keys and values, and (1500, dim) final states.
+
+    `weight` (layers, heads, groups + 1500) is what a score gains where a key stands for several frames; `middle`
+    (layers, heads, groups) where in the window they are.
+    """
 
     kv: Tensor
     states: Tensor
+    weight: Tensor
+    middle: Tensor
 
 
 @dataclass(slots=True)
 class Encoding:
     """Frames [lo, hi) of one utterance on their way through the layers. `x` is (hi - lo, dim), then the probes' rows.
 
-    `kv` is the utterance's own buffer like Frozen.kv, kept between partials; None for a final, which needs no past
-    but may have probes of its padding.
+    `kv` is the utterance's own buffer (Encoder.buffer), kept between partials; None for a final, which needs no past
+    but may have probes of its padding: `shares` (layers, heads, groups behind the speech, probes) is what each weighs.
     """
 
     x: Tensor
@@ -64,17 +75,32 @@ class Encoding:
     floor: float
     kv: Tensor | None = None
     probes: Probes | None = None
+    shares: Tensor | None = None
     layer: int = 0
     part: Part | None = None
 
 
 @dataclass(slots=True)
-class Part:
-    """A layer that is under way: queries, keys and values of all rows, and how many rows are through."""
+class Keys:
+    """Keys and values (heads, keys, head). `weight` (heads, keys): see Frozen; None when every key is a frame."""
 
-    q: Tensor
     k: Tensor
     v: Tensor
+    weight: Tensor | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """A layer that is under way: queries of all rows (heads, rows, head), and how many rows are through.
+
+    The speech looks at `keys`, `probed` (the rows from `speech` on) at every frame by itself: silence looks closely
+    at its neighbours, and what grouping them changes would pass for something that the probes have heard.
+    """
+
+    q: Tensor
+    keys: Keys
+    speech: int
+    probed: Keys | None = None
     done: int = 0
 
 
@@ -143,7 +169,19 @@ class Encoder:
         width = 2 * _CONTEXT + 1
         silence = torch.full((self.mels, 2 * width), mel_floor)
         still = self.stem(silence, 0, _CONTEXT, _CONTEXT + 1) - self._positions[_CONTEXT]
-        return Encoding(torch.cat([x, still + self._positions[probes.positions]]), 0, n, floor, probes=probes)
+        shares = probes.at(self.frozen(floor).middle[:, :, self._behind(n)[0] :])
+        rows = torch.cat([x, still + self._positions[probes.positions]])
+        return Encoding(rows, 0, n, floor, probes=probes, shares=shares.to(self.kv_dtype))
+
+    def buffer(self, floor: float) -> Tensor:
+        """Room for an utterance's keys and values, laid out as Frozen.kv, with the groups of its silence.
+
+        Its frames are not filled, so that memory is only taken up as the utterance grows.
+        """
+        frozen = self.frozen(floor).kv
+        kv = torch.empty_like(frozen)
+        kv[:, :, :, :_GROUPED] = frozen[:, :, :, :_GROUPED]
+        return kv
 
     @staticmethod
     def context(lo: int, hi: int) -> tuple[int, int]:
@@ -166,13 +204,11 @@ class Encoder:
         """Take the next rows of an encoding through its layer: a long utterance gives way to others within a layer."""
         i = e.layer
         if e.part is None:
-            e.part = Part(*self._attended(i, e, self._qkv(i, e.x).view(-1, 3, self.heads, self.dim // self.heads)))
+            e.part = self._part(i, e, self._qkv(i, e.x))
             return
         part, end = e.part, min(e.part.done + rows, len(e.x))
         # In place: the other rows of the layer have their queries, keys and values already.
-        e.x[part.done : end] = self._rest(
-            i, e.x[part.done : end], self._attention(part.q[:, part.done : end], part.k, part.v)
-        )
+        e.x[part.done : end] = self._rest(i, e.x[part.done : end], self._attention(part, part.done, end))
         part.done = end
         if end == len(e.x):
             e.layer, e.part = i + 1, None
@@ -190,18 +226,18 @@ class Encoder:
         return self._frozen[floor]
 
     def _silence(self, floor: float) -> Frozen:
-        shape = (self.layers, 2, self.heads, FRAMES, self.dim // self.heads)
+        shape = (self.layers, 2, self.heads, _GROUPED + FRAMES, self.dim // self.heads)
         kv = torch.empty(shape, dtype=self.kv_dtype, device=self.device)
         mel = torch.full((self.mels, MEL_FRAMES), floor)
         e = Encoding(self.stem(mel, 0, 0, FRAMES), 0, FRAMES, floor, kv)
         self.run([e], self.layers)
-        return Frozen(kv, e.x)
+        groups = Groups.of(kv[:, :, :, _GROUPED:])
+        kv[:, :, :, :_GROUPED] = groups.means
+        return Frozen(kv, e.x, F.pad(groups.weight, (0, FRAMES)).to(self.kv_dtype), groups.middle)
 
     def _layer(self, i: int, x: Tensor, batch: Sequence[Encoding], sizes: list[int]) -> Tensor:
-        mixed = [
-            self._attention(*self._attended(i, e, rows.view(-1, 3, self.heads, self.dim // self.heads)))
-            for e, rows in zip(batch, self._qkv(i, x).split(sizes), strict=True)
-        ]
+        parts = [self._part(i, e, rows) for e, rows in zip(batch, self._qkv(i, x).split(sizes), strict=True)]
+        mixed = [self._attention(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
         return self._rest(i, x, torch.cat(mixed))
 
     def _qkv(self, i: int, x: Tensor) -> Tensor:
@@ -215,42 +251,77 @@ class Encoder:
         h = F.gelu(self._dense[f"{i}/ffn/linear_0"](self._norm(x, f"encoder/layer_{i}/ffn/layer_norm")))
         return x + self._dense[f"{i}/ffn/linear_1"](h)
 
-    def _attended(self, i: int, e: Encoding, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of one utterance's rows (n, 3, heads, head); keys and values of its past, itself and the silence."""
-        q, k, v = qkv.permute(1, 2, 0, 3)
+    def _part(self, i: int, e: Encoding, qkv: Tensor) -> Part:
+        """One utterance's rows (n, 3 dim) with the keys and values of the silence, its past and itself."""
+        q, k, v = qkv.view(-1, 3, self.heads, self.dim // self.heads).permute(1, 2, 0, 3)
+        if e.hi == FRAMES and e.kv is None:
+            return Part(q, Keys(k, v), len(qkv))
+        first, edge = self._behind(e.hi)
+        frozen = self._frozen[e.floor] if e.hi < FRAMES else None
+        weight = None if frozen is None else frozen.weight[i, :, first : _GROUPED + edge]
         if e.kv is not None:
-            e.kv[i, 0, :, e.lo : e.hi] = k
-            e.kv[i, 1, :, e.lo : e.hi] = v
-            k, v = e.kv[i]
-        elif e.probes is not None:
-            frozen = self._frozen[e.floor].kv[i]
-            k, v = e.probes.pad(k, frozen[0]), e.probes.pad(v, frozen[1])
-        elif e.hi < FRAMES:
-            frozen = self._frozen[e.floor].kv[i]
-            k, v = torch.cat([k, frozen[0, :, e.hi :]], 1), torch.cat([v, frozen[1, :, e.hi :]], 1)
-        return q, k, v
+            kv = e.kv[i]
+            kv[0, :, _GROUPED + e.lo : _GROUPED + e.hi] = k
+            kv[1, :, _GROUPED + e.lo : _GROUPED + e.hi] = v
+            if frozen is not None:
+                seam = slice(_GROUPED + e.hi, _GROUPED + edge)
+                kv[:, :, seam] = frozen.kv[i, :, :, seam]
+            k, v = kv[:, :, first : _GROUPED + edge]
+            return Part(q, Keys(k, v, weight), len(qkv))
+        assert frozen is not None
+        still_k, still_v = frozen.kv[i]
+        keys = Keys(self._padded(i, e, k, still_k), self._padded(i, e, v, still_v), weight)
+        if e.probes is None:
+            return Part(q, keys, len(qkv))
+        frames = slice(_GROUPED, None)
+        probed = Keys(e.probes.pad(k, still_k[:, frames]), e.probes.pad(v, still_v[:, frames]))
+        return Part(q, keys, e.hi, probed)
 
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """(n, dim) from queries (heads, n, head), keys and values (heads, window, head)."""
-        out = _short_attention(q, k, v) if self._short else _fused_attention(q, k, v)
-        return out.transpose(0, 1).reshape(-1, self.dim)
+    @staticmethod
+    def _behind(hi: int) -> tuple[int, int]:
+        """(the first group, and the first frame) of the blocks that lie wholly behind the frames [0, hi)."""
+        block = -(-hi // BLOCK)
+        return block * GROUPS, block * BLOCK
+
+    def _padded(self, i: int, e: Encoding, own: Tensor, frozen: Tensor) -> Tensor:
+        """Keys or values (heads, keys, head) of a final: of groups of silence, of its own rows, of single frames."""
+        first, edge = self._behind(e.hi)
+        groups, single = frozen[:, first:_GROUPED], frozen[:, _GROUPED + e.hi : _GROUPED + edge]
+        if e.probes is not None and e.shares is not None:
+            heard = e.probes.heard(own, frozen[:, _GROUPED:])
+            groups = groups + e.shares[i] @ heard
+            single = single + e.probes.weights[: edge - e.hi].to(heard.dtype) @ heard
+        return torch.cat([groups, own[:, : e.hi], single], 1)
+
+    def _attention(self, part: Part, begin: int, end: int) -> Tensor:
+        """(end - begin, dim): what rows [begin, end) of a layer take from the keys that they look at."""
+        attention = _short_attention if self._short else _fused_attention
+        cut = min(max(begin, part.speech), end)
+        out = [attention(part.q[:, begin:cut], part.keys)] if begin < cut else []
+        if cut < end and part.probed is not None:
+            out.append(attention(part.q[:, cut:end], part.probed))
+        return torch.cat(out, 1).transpose(0, 1).reshape(-1, self.dim)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (self.dim,), self._w[name + "/gamma"], self._w[name + "/beta"])
 
 
-def _fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _fused_attention(q: Tensor, keys: Keys) -> Tensor:
     """Attention (heads, n, head) by torch's fused kernel, which is only taken when there is a dimension for a batch.
 
     Without one torch multiplies, masks and normalises whole matrices of scores: two and a half times the time.
     """
-    return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+    mask = None if keys.weight is None else keys.weight[None, :, None].expand(1, -1, q.shape[1], -1)
+    return F.scaled_dot_product_attention(q[None], keys.k[None], keys.v[None], mask)[0]
 
 
-def _short_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _short_attention(q: Tensor, keys: Keys) -> Tensor:
     """Attention (heads, n, head) in bfloat16, a block of queries at a time so that its scores stay in the cache.
 
     On CPUs with bfloat16 arithmetic it takes two thirds of the time of the fused kernel in float32.
     """
-    q, k = q * q.shape[-1] ** -0.5, k.transpose(1, 2).contiguous()
-    return torch.cat([torch.softmax(block @ k, -1) @ v for block in q.split(_BLOCK, 1)], 1)
+    q, k = q * q.shape[-1] ** -0.5, keys.k.transpose(1, 2).contiguous()
+    gain = None if keys.weight is None else keys.weight[:, None]
+    blocks = q.split(_QUERIES, 1)
+    scores = (block @ k if gain is None else torch.baddbmm(gain, block, k) for block in blocks)
+    return torch.cat([torch.softmax(one, -1) @ keys.v for one in scores], 1)

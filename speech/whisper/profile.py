@@ -21,7 +21,7 @@ import torch
 
 from speech.asr import WINDOW_SECONDS
 from speech.whisper.decoder import Decoder, Feed, Sequence
-from speech.whisper.encoder import FRAMES, MARGIN, REDO, Encoder, Encoding
+from speech.whisper.encoder import FRAMES, MARGIN, REDO, Encoder, Encoding, floors
 from speech.whisper.weights import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ PROVEN_PROBES = {"tiny.en": 17}
 WHOLE_WINDOW = {"base": frozenset({"es"})}
 """Languages whose finals lose words with frozen padding, by model: theirs take the whole window (docs/whisper.md)."""
 
-_VERSION = 2
+_VERSION = 3
 _ROUNDS = 3
 _ROWS_PER_SECOND = 50
 _PARTIAL_ROWS = REDO + _ROWS_PER_SECOND + MARGIN
@@ -191,9 +191,9 @@ def _best(choices: tuple[str, ...], seconds: Callable[[str], float]) -> str:
 
 
 def _encode(encoder: Encoder, rows: int) -> None:
-    shape = (encoder.layers, 2, encoder.heads, FRAMES, encoder.dim // encoder.heads)
-    kv = torch.zeros(shape, dtype=encoder.kv_dtype, device=encoder.device)
-    encoder.run([Encoding(torch.zeros(rows, encoder.dim, device=encoder.device), 0, rows, 0.0, kv)], encoder.layers)
+    floor = floors()[0]
+    kv = encoder.buffer(floor)
+    encoder.run([Encoding(torch.zeros(rows, encoder.dim, device=encoder.device), 0, rows, floor, kv)], encoder.layers)
 
 
 def _decode(decoder: Decoder, cross: torch.Tensor, tokens: int) -> None:

@@ -88,7 +88,7 @@ def begin_encoding(job: Job, encoder: Encoder, bank: MelFilter, cross: Callable[
             mel = LogMel(bank)
             mel.extend(job.samples)
             floor = floor_of(mel.floor)
-            cache = Cache(mel, floor, encoder.frozen(floor).kv.clone(), cross(floor).clone())
+            cache = Cache(mel, floor, encoder.buffer(floor), cross(floor).clone())
             job.request.utterance.cache = cache
         else:
             cache.mel.extend(job.samples)
