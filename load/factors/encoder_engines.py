@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,11 +13,23 @@ from load.factors.factor import Base
 from speech.whisper.backend import WhisperBackend
 from speech.whisper.encoder import Encoder, floors
 
+_served: dict[tuple[str, str], WhisperBackend] = {}
+
+
+def served(base: Base) -> WhisperBackend:
+    """A served engine whose weights and silences all factors of the encoder share: made once, copied shallowly."""
+    key = base.name, str(base.precision)
+    if key not in _served:
+        _served[key] = base.loaded()
+    return copy.copy(_served[key])
+
 
 def with_encoder(base: Base, kind: type[Encoder], precision: str = "") -> WhisperBackend:
-    """The served engine with an encoder of this kind; its silences are computed here, not while it is measured."""
-    backend = base.loaded()
+    """The served engine with an encoder of this kind; its silence is the served one's where that is as wide."""
+    backend = served(base)
     encoder = kind(base.checkpoint, precision or base.precision.encoder, "cpu", base.probes)
+    if encoder.kv_dtype == backend._encoder.kv_dtype:
+        encoder._frozen = backend._encoder._frozen
     with torch.inference_mode():
         for floor in floors():
             encoder.frozen(floor)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from load.factors.encoder_engines import Within
+from load.factors.encoder_engines import Within, served
 from load.factors.factor import Absent, Base, Factor
 from load.factors.live import Engine
 
@@ -45,11 +45,11 @@ def _pinned() -> Iterator[None]:
 def _two(base: Base) -> Engine:
     if len(os.sched_getaffinity(0)) < 2:
         raise Absent("there is one processor")
-    return Within(base.loaded(), _two_threads)
+    return Within(served(base), _two_threads)
 
 
 FACTORS = (
     Factor("two threads", "encoder", "a step on both halves of a core (processor time, not waiting)", _two),
-    Factor("pinned", "encoder", "steps stay on one processor", lambda base: Within(base.loaded(), _pinned)),
-    Factor("denormals flushed", "encoder", "numbers near zero are zero", lambda base: Within(base.loaded(), _flushed)),
+    Factor("pinned", "encoder", "steps stay on one processor", lambda base: Within(served(base), _pinned)),
+    Factor("denormals flushed", "encoder", "numbers near zero are zero", lambda base: Within(served(base), _flushed)),
 )

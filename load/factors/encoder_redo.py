@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from load.factors.encoder_engines import Within
+from load.factors.encoder_engines import Within, served
 from load.factors.factor import Base, Factor
 from load.factors.live import Engine
 from speech.whisper import states
@@ -20,12 +20,12 @@ _LAST = 2
 def _redo(first_row: Callable[[Cache | None], int]) -> Callable[[], AbstractContextManager[None]]:
     @contextmanager
     def within() -> Iterator[None]:
-        served = states.first_row
+        before = states.first_row
         states.first_row = first_row  # type: ignore[assignment]
         try:
             yield
         finally:
-            states.first_row = served
+            states.first_row = before
 
     return within
 
@@ -34,7 +34,7 @@ def _fixed(frames: int) -> Callable[[Base], Engine]:
     def first_row(cache: Cache | None) -> int:
         return max(0, cache.encoded - frames) if cache is not None else 0
 
-    return lambda base: Within(base.loaded(), _redo(first_row))
+    return lambda base: Within(served(base), _redo(first_row))
 
 
 class _Growing:
@@ -62,6 +62,6 @@ FACTORS = (
     Factor("redo 0.5 s", "encoder", "half a second", _fixed(_STEP)),
     Factor(
         "redo as words change", "encoder", "half a second, and 1.5 s after a partial that took words back",
-        lambda base: Within(base.loaded(), _redo(_Growing())),
+        lambda base: Within(served(base), _redo(_Growing())),
     ),
 )  # fmt: skip
