@@ -68,11 +68,13 @@ class Link:
         try:
             async with asyncio.timeout(self._patience):
                 answers = await self._send(calls)
-                if any(isinstance(answer, NoScriptError) for answer in answers):
-                    for name in {call.script for call in calls}:
+                # Only these once more: what was carried out would be taken twice.
+                unknown = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+                if unknown:
+                    for name in {calls[n].script for n in unknown}:
                         await self._redis.script_load(_source(name))
-                    # Those that were carried out are carried out again, which changes nothing.
-                    answers = await self._send(calls)
+                    for n, answer in zip(unknown, await self._send([calls[n] for n in unknown]), strict=True):
+                        answers[n] = answer
             for answer in answers:
                 if isinstance(answer, Exception):
                     raise answer
