@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def write(model: Path, into: Path) -> tuple[Path, Path, Path]:
         into.mkdir(parents=True, exist_ok=True)
         found = load(model)
         weights = {name: values.float() for name, values in renamed(found).items()}
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", torch.jit.TracerWarning)  # sizes of weights, which are constants
             _export(found, weights, encoder, decoder)
         marked: Any = onnx.load(str(encoder))
         for key, value in _facts(found, model).items():
