@@ -30,7 +30,7 @@ def write(model: Path, into: Path) -> tuple[Path, Path, Path]:
         found = load(model)
         weights = {name: values.float() for name, values in renamed(found).items()}
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", torch.jit.TracerWarning)  # sizes of weights, which are constants
+            warnings.filterwarnings("ignore", "Using len")  # sizes of weights, which are constants
             _export(found, weights, encoder, decoder)
         marked: Any = onnx.load(str(encoder))
         for key, value in _facts(found, model).items():
