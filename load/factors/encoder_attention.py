@@ -9,7 +9,7 @@ from torch import Tensor
 from load.factors.encoder_engines import with_encoder
 from load.factors.factor import Absent, Base, Factor
 from load.factors.live import Engine
-from speech.whisper.encoder import _GROUPED, FRAMES, Encoder, Part
+from speech.whisper.encoder import FRAMES, GROUPED, Encoder, Part
 from speech.whisper.groups import BLOCK, GROUPS
 
 
@@ -18,7 +18,7 @@ class Singly(Encoder):
 
     @staticmethod
     def _behind(hi: int) -> tuple[int, int]:
-        return _GROUPED, FRAMES
+        return GROUPED, FRAMES
 
 
 class Unfused(Encoder):
@@ -41,8 +41,8 @@ class Nearest(Encoder):
         part = super()._part(i, e, qkv)  # type: ignore[arg-type]
         if i == 0 and part.keys.weight is not None:
             first, _ = self._behind(part.speech if part.probed is not None else e.hi)  # type: ignore[attr-defined]
-            far = max(0, _GROUPED - first - 6 * 50 // BLOCK * GROUPS)
-            near = _GROUPED - first - far
+            far = max(0, GROUPED - first - 6 * 50 // BLOCK * GROUPS)
+            near = GROUPED - first - far
             for name in ("k", "v", "weight"):
                 x = getattr(part.keys, name)
                 setattr(part.keys, name, torch.cat([x[:, :near], x[:, near + far :]], 1))

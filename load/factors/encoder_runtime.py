@@ -85,7 +85,7 @@ class InGraphsOfBytes(InGraphs):
 
 
 class Compiled(Encoder):
-    """Norms, GELU and sums fused by inductor; it takes a minute to begin."""
+    """Norms, GELU and sums fused by inductor; it takes up to a minute to begin."""
 
     def __init__(self, weights: Checkpoint, precision: str, device: str, probes: int = 0) -> None:
         super().__init__(weights, precision, device, probes)

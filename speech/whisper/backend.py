@@ -16,7 +16,7 @@ from torch import Tensor
 from speech.asr import SAMPLE_RATE, WINDOW_SECONDS, DecodeOptions, FinalRequest, PartialRequest, Utterance
 from speech.whisper import results
 from speech.whisper.decoder import Decoder, Feed, Sequence
-from speech.whisper.encoder import FRAMES, Encoder, floors
+from speech.whisper.encoder import FRAMES, GROUPED, Encoder, floors
 from speech.whisper.features import MelFilter
 from speech.whisper.generation import Generation
 from speech.whisper.profile import Precision
@@ -267,5 +267,6 @@ def _weight_bytes(checkpoint: Checkpoint) -> int:
 
 
 def _window_bytes(checkpoint: Checkpoint) -> int:
-    """Keys and values of one utterance: 1,500 frames in every layer of the encoder and for those of the decoder."""
-    return 2 * (checkpoint.encoder_layers + checkpoint.decoder_layers) * FRAMES * checkpoint.dim * 4
+    """Keys and values of one utterance: 1,500 frames for every layer, in the encoder the groups of silence too."""
+    keys = checkpoint.encoder_layers * (GROUPED + FRAMES) + checkpoint.decoder_layers * FRAMES
+    return 2 * keys * checkpoint.dim * 4

@@ -37,7 +37,7 @@ REDO = 75
 _CONTEXT = 4
 """Encoder frames around a piece that its convolutions look at (two would do)."""
 
-_GROUPED = FRAMES // BLOCK * GROUPS
+GROUPED = FRAMES // BLOCK * GROUPS
 """Keys that stand in an utterance's buffer before its first frame: the groups of the whole frozen window."""
 
 _QUERIES = 128
@@ -180,7 +180,7 @@ class Encoder:
         """
         frozen = self.frozen(floor).kv
         kv = torch.empty_like(frozen)
-        kv[:, :, :, :_GROUPED] = frozen[:, :, :, :_GROUPED]
+        kv[:, :, :, :GROUPED] = frozen[:, :, :, :GROUPED]
         return kv
 
     @staticmethod
@@ -226,13 +226,13 @@ class Encoder:
         return self._frozen[floor]
 
     def _silence(self, floor: float) -> Frozen:
-        shape = (self.layers, 2, self.heads, _GROUPED + FRAMES, self.dim // self.heads)
+        shape = (self.layers, 2, self.heads, GROUPED + FRAMES, self.dim // self.heads)
         kv = torch.empty(shape, dtype=self.kv_dtype, device=self.device)
         mel = torch.full((self.mels, MEL_FRAMES), floor)
         e = Encoding(self.stem(mel, 0, 0, FRAMES), 0, FRAMES, floor, kv)
         self.run([e], self.layers)
-        groups = Groups.of(kv[:, :, :, _GROUPED:])
-        kv[:, :, :, :_GROUPED] = groups.means
+        groups = Groups.of(kv[:, :, :, GROUPED:])
+        kv[:, :, :, :GROUPED] = groups.means
         return Frozen(kv, e.x, F.pad(groups.weight, (0, FRAMES)).to(self.kv_dtype), groups.middle)
 
     def _layer(self, i: int, x: Tensor, batch: Sequence[Encoding], sizes: list[int]) -> Tensor:
@@ -258,22 +258,22 @@ class Encoder:
             return Part(q, Keys(k, v), len(qkv))
         first, edge = self._behind(e.hi)
         frozen = self._frozen[e.floor] if e.hi < FRAMES else None
-        weight = None if frozen is None else frozen.weight[i, :, first : _GROUPED + edge]
+        weight = None if frozen is None else frozen.weight[i, :, first : GROUPED + edge]
         if e.kv is not None:
             kv = e.kv[i]
-            kv[0, :, _GROUPED + e.lo : _GROUPED + e.hi] = k
-            kv[1, :, _GROUPED + e.lo : _GROUPED + e.hi] = v
+            kv[0, :, GROUPED + e.lo : GROUPED + e.hi] = k
+            kv[1, :, GROUPED + e.lo : GROUPED + e.hi] = v
             if frozen is not None:
-                seam = slice(_GROUPED + e.hi, _GROUPED + edge)
+                seam = slice(GROUPED + e.hi, GROUPED + edge)
                 kv[:, :, seam] = frozen.kv[i, :, :, seam]
-            k, v = kv[:, :, first : _GROUPED + edge]
+            k, v = kv[:, :, first : GROUPED + edge]
             return Part(q, Keys(k, v, weight), len(qkv))
         assert frozen is not None
         still_k, still_v = frozen.kv[i]
         keys = Keys(self._padded(i, e, k, still_k), self._padded(i, e, v, still_v), weight)
         if e.probes is None:
             return Part(q, keys, len(qkv))
-        frames = slice(_GROUPED, None)
+        frames = slice(GROUPED, None)
         probed = Keys(e.probes.pad(k, still_k[:, frames]), e.probes.pad(v, still_v[:, frames]))
         return Part(q, keys, e.hi, probed)
 
@@ -286,9 +286,9 @@ class Encoder:
     def _padded(self, i: int, e: Encoding, own: Tensor, frozen: Tensor) -> Tensor:
         """Keys or values (heads, keys, head) of a final: of groups of silence, of its own rows, of single frames."""
         first, edge = self._behind(e.hi)
-        groups, single = frozen[:, first:_GROUPED], frozen[:, _GROUPED + e.hi : _GROUPED + edge]
+        groups, single = frozen[:, first:GROUPED], frozen[:, GROUPED + e.hi : GROUPED + edge]
         if e.probes is not None and e.shares is not None:
-            heard = e.probes.heard(own, frozen[:, _GROUPED:])
+            heard = e.probes.heard(own, frozen[:, GROUPED:])
             groups = groups + e.shares[i] @ heard
             single = single + e.probes.weights[: edge - e.hi].to(heard.dtype) @ heard
         return torch.cat([groups, own[:, : e.hi], single], 1)
