@@ -25,9 +25,6 @@ from speech.whisper.backend import WhisperBackend
 from speech.whisper.profile import Precision
 from workers.gate.helping import answers
 
-TOGETHER = 16
-"""Utterances that are begun together."""
-
 
 def hear(vad: SileroVad, streams: Sequence[Samples]) -> None:
     """Voice activity of every window of every stream (mono float32, 16 kHz), all streams side by side."""
@@ -40,16 +37,15 @@ def hear(vad: SileroVad, streams: Sequence[Samples]) -> None:
             states[n] = result.state
 
 
-def decode(backend: WhisperBackend, utterances: Sequence[Samples]) -> list[str]:
-    """Their texts, in order; those of like lengths together."""
+def decode(backend: WhisperBackend, streams: Sequence[Sequence[Samples]]) -> list[list[str]]:
+    """The texts of the utterances of each stream: the first of all streams together, then the second, and so on."""
     options = DecodeOptions(language="en")
-    texts = [""] * len(utterances)
-    order = sorted(range(len(utterances)), key=lambda n: len(utterances[n]))
-    for first in range(0, len(order), TOGETHER):
-        batch = order[first : first + TOGETHER]
-        found = answers(backend, [FinalRequest(utterances[n], options) for n in batch])
-        for n, one in zip(batch, found, strict=True):
-            texts[n] = one.text
+    texts: list[list[str]] = [[] for _ in streams]
+    for number in range(max(map(len, streams))):
+        going = [n for n, utterances in enumerate(streams) if number < len(utterances)]
+        found = answers(backend, [FinalRequest(streams[n][number], options) for n in going])
+        for n, one in zip(going, found, strict=True):
+            texts[n].append(one.text)
     return texts
 
 
@@ -67,15 +63,18 @@ def main() -> None:
         np.fromfile(one["file"], "<i2").astype(np.float32) * np.float32(1 / 32768) for one in job["streams"]
     ]
     utterances = [
-        samples[start:end]
+        [samples[start:end] for start, end in one["utterances"]]
         for samples, one in zip(streams, job["streams"], strict=True)
-        for start, end in one["utterances"]
     ]
-    decode(backend, utterances[:2])
+    decode(backend, [one[:1] for one in utterances])
     began, spent = time.perf_counter(), time.process_time()
     hear(vad, streams)
     texts = decode(backend, utterances)
-    told = {"wall": time.perf_counter() - began, "cpu": time.process_time() - spent, "texts": texts}
+    told = {
+        "wall": time.perf_counter() - began,
+        "cpu": time.process_time() - spent,
+        "texts": [text for one in texts for text in one],
+    }
     json.dump(told, sys.stdout)
 
 
