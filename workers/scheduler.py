@@ -13,7 +13,8 @@ The whole policy, in the order in which `pick` applies it:
    nothing, else one late task would shrink every batch and make all others late as well. Bulk joins no batch that a
    live task leads: it would lengthen each of its many steps.
 3. In bulk, where time is not pressing, a step that opens a task goes before the steps of those that are under way, as
-   long as their batch has room: batches stay full from the first task to the last.
+   long as their batch has room: batches stay full from the first task to the last. So it does in a live lane whose most
+   urgent task is late whatever is done: a device that is behind catches up by full batches alone.
 4. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
 
 A task that has run a step and goes on is queued again under its new bucket and cost, so new tasks join at any step.
@@ -184,18 +185,25 @@ class Scheduler:
         budget = self.step_budget if live or now < self._live_until or heads[0].rank <= Lane.PARTIAL else math.inf
         if head.rank == Lane.BULK:
             budget *= 1.0 if overdue else BULK_SHARE
-            head = self._widening(head, heads, now) or head
+        head = self._widening(head, heads, now, budget) or head
         self._turn_at[head.rank] = now
         return self._fill(head, heads, now, budget * self._fairness.leads(head, live))
 
-    def _widening(self, head: Task, heads: list[Task], now: float) -> Task | None:
-        """The bulk task whose opening step would bring one more into the batch that `head` leads, if that can wait."""
-        waiting = (task for task in heads if task.rank == Lane.BULK and task.demand.opening and task.home is head.home)
-        task = next(waiting, None)
-        if task is None or head.demand.opening or head.group.size >= head.home.cap_at(now):
+    def _widening(self, head: Task, heads: list[Task], now: float, budget: float) -> Task | None:
+        """The task of the same lane whose opening step would bring one more into the batch that `head` leads. In bulk,
+        if that can wait; in live lanes, if it is late already, up to as many as a step may take."""
+        group, home = head.group, head.home
+        if head.demand.opening or group.size >= home.cap_at(now):
             return None
-        ends = now + self._alone(task, now) + self._alone(head, now)
-        return task if ends <= head.deadline else None
+        waiting = (task for task in heads if task.rank == head.rank and task.demand.opening and task.home is home)
+        task = next(waiting, None)
+        if task is None:
+            return None
+        ends = now + self._alone(head, now)
+        if head.rank == Lane.BULK:
+            return task if ends + self._alone(task, now) <= head.deadline else None
+        late = ends > head.deadline
+        return task if late and self.latency.predict(home.name, group.bucket, sum(group.costs), now) < budget else None
 
     def _overdue(self, now: float) -> Task | None:
         """The head of a lane that has been passed over for long enough."""

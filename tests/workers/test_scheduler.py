@@ -341,6 +341,44 @@ def test_live_work_does_not_wait_for_what_is_to_be_opened() -> None:
     assert model.batches == [["live"]]
 
 
+def test_late_live_work_is_opened_first_so_that_a_device_that_is_behind_catches_up_in_full_batches() -> None:
+    model, diary = Timed(a=0.01, items=3, cost=5), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    for n in range(4):
+        pool.submit_task(long_run(str(n)), lane=Lane.FINAL, deadline=0.001 * n, sink=diary)
+    while device.loop.turn():
+        pass
+    opened = ["0", "1", "2"]
+    assert model.batches == [["0"], ["1"], ["2"], opened, opened, ["3"], ["3"], ["3"]]
+
+
+def test_late_live_work_waits_for_no_more_to_be_opened_than_a_step_may_take() -> None:
+    model, diary = Timed(k=0.02, items=64), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    for n in range(8):
+        job = Job(str(n), costs=(1, 1), bucket=["encode", "token"], opening=1)
+        pool.submit_task(job, lane=Lane.FINAL, deadline=0.001 * n, sink=diary)
+    while device.loop.turn():
+        pass
+    # Two tokens fit into a step of 60 ms with room to spare; with four under way nobody is opened any more.
+    assert model.batches[:3] == [["0", "1"], ["2", "3"], ["0", "1"]]
+
+
+def test_late_live_work_of_a_less_urgent_lane_is_not_opened_before_what_is_under_way() -> None:
+    model, diary = Timed(a=0.01, items=3), Diary()
+    _, device, (pool,) = virtual(model)
+    for bucket in ("encode", "token"):
+        teach(device, model, bucket)
+    pool.submit_task(Job("final", bucket="token"), lane=Lane.FINAL, deadline=0.0, sink=diary)
+    pool.submit_task(long_run("partial"), lane=Lane.PARTIAL, deadline=0.0, sink=diary)
+    device.loop.turn()
+    assert model.batches == [["final"]]
+
+
 def test_bulk_in_a_gap_between_live_steps_is_short() -> None:
     model = Timed(k=0.002, items=64)
     _, device, (pool,) = virtual(model)
