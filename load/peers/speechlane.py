@@ -17,16 +17,17 @@ from load.service import service
 
 _FLAGS = (
     "--no-batch", "--models", "tiny.en", "--voices", "", "--embeddings", "", "--documents", "0", "--chat-models", "",
-    "--image-models", "", "--video-models", "",
+    "--image-models", "", "--video-models", "", "--admission", "everybody",
 )  # fmt: skip
-"""Live transcription alone, as of the others."""
+"""Live transcription alone, as of the others, and nobody refused: they take everybody, and it is the most streams that
+are looked for. (By default a stream is admitted only if all its partials can be made as well.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Speechlane:
     name: str = "Speechlane"
     environment: str | None = None
-    note: str = "greedy, its own turn detection; final: the completed event"
+    note: str = "greedy, its own turn detection, everybody admitted; final: the completed event"
     same_weights: bool = True
 
     @contextmanager

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from speech.dense import dense
+from speech.dense import Scanned, dense, scans
 from speech.whisper.weights import Checkpoint
 
 CONTEXT = 448
@@ -81,6 +81,8 @@ class Decoder:
             )
         ] + ["decoder/projection"]
         self._dense = {n: dense(precision, w[n + "/weight"], w.get(n + "/bias")) for n in names}
+        if precision == "float32" and scans(device):
+            self._dense["decoder/projection"] = Scanned(w["decoder/projection/weight"])
         self._w = {
             name: t for name, t in w.items() if "layer_norm" in name or "embeddings" in name or "position" in name
         }
