@@ -94,7 +94,8 @@ async def answered(handle: Handle, kind: str, works: Works) -> tuple[Any, float]
 
 
 class Guess:
-    """A final begun before the silence was long enough: it takes time that nobody else wants, until it is claimed."""
+    """A final begun before the silence was long enough: among the partials, mostly before them by its deadline, until it
+    is claimed. Its words are wanted in a quarter of a second; partials are what may be late."""
 
     def __init__(self, line: Line, length: int) -> None:
         self.length = length
@@ -102,7 +103,7 @@ class Guess:
         self.works: Works = deque()
         """What was done for it."""
         self._line = line
-        self._lane = Lane.INTERACTIVE
+        self._lane = Lane.PARTIAL
         self._handle: Handle | None = None
 
     async def decode(self, request: FinalRequest, works: Works) -> tuple[Transcript, float]:
