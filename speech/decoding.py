@@ -94,8 +94,8 @@ async def answered(handle: Handle, kind: str, works: Works) -> tuple[Any, float]
 
 
 class Guess:
-    """A final begun before the silence was long enough: among the partials, mostly before them by its deadline, until it
-    is claimed. Its words are wanted in a quarter of a second; partials are what may be late."""
+    """A final begun before the silence was long enough: among the partials, mostly before them by its deadline, until
+    it is claimed. Its words are wanted in a quarter of a second; partials are what may be late."""
 
     def __init__(self, line: Line, length: int) -> None:
         self.length = length
