@@ -69,10 +69,15 @@ def test_bars() -> None:
     assert missed({1: step(1, 0.5), 2: step(2, 1.1)}) == ["Speechlane passes with 1 streams; the bar is 2"]
     (slower,) = missed(own, one={1: step(1, 0.4)})
     assert "Speechlane 500 ms, one 400 ms" in slower
-    wrong = {1: step(1, 0.5), 2: step(2, 0.9, "good evening")}
+    wrong = {1: step(1, 0.5, "good evening"), 2: step(2, 0.9, "bad evening")}
     (words,) = missed(wrong, one={1: step(1, 0.6)})
-    assert "Speechlane 50.0 %, one 0.0 %" in words
+    assert "Speechlane 50.0 %, one 0.0 % of the same recordings" in words
+    (words,) = missed(wrong, one={1: step(1, 0.6), 2: step(2, 1.5)})  # with as many streams as both were given
+    assert "Speechlane 100.0 %, one 0.0 %" in words
     assert missed(wrong, one={1: step(1, 0.6, "bad evening")}) == []
+    other = step(1, 0.6)
+    other.said[0].script.samples[0] += 1  # not the same recording
+    assert missed(wrong, one={1: other}) == []
     assert missed(wrong, other_weights={1: step(1, 0.6)}) == []
     assert run.missed({"one": {1: step(1, 0.4)}}, [Other("one")], bar=6) == []  # nothing is compared with nothing
 
