@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--memory", type=float, default=10.0, help="GB/s of a core (default %(default)g)")
     asked = parser.parse_args()
     out = report.console()
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (one.name, f"{one.whole / 1e9:.0f}", f"{one.here / 1e9:.1f}", f"{one.whole / one.here:.0f}",
          f"{2 * one.weights / 1e6:.0f}", f"{2 * one.cross / 1e6:.1f}")
         for one in SHAPES
