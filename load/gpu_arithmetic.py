@@ -134,27 +134,29 @@ def main() -> int:
     parser.add_argument("--memory", type=float, default=10.0, help="GB/s of a core (default %(default)g)")
     asked = parser.parse_args()
     out = report.console()
-    rows: list[tuple[str, ...]] = [
+    sizes = [
         (one.name, f"{one.whole / 1e9:.0f}", f"{one.here / 1e9:.1f}", f"{one.whole / one.here:.0f}",
          f"{2 * one.weights / 1e6:.0f}", f"{2 * one.cross / 1e6:.1f}")
         for one in SHAPES
     ]  # fmt: skip
     head = ("model", "GFLOP a second, whole windows", "here", "times less", "MB a step (16 bit)", "and for each stream")
-    out.print(report.table("Operations and bytes", head, rows))
+    out.print(report.table("Operations and bytes", head, sizes))
     core = Machine("a core", asked.core * 1e9, asked.memory * 1e9, 4)
-    rows = [
+    seconds = [
         (one.name, f"{one.here / core.operations:.3f}",
          f"{ROWS * one.token() / core.operations:.3f}", f"{STEPS * 4 * (one.weights + one.cross) / core.bytes:.3f}")
         for one in SHAPES
     ]  # fmt: skip
-    head = ("model", "encoding", "tokens by arithmetic", "tokens by bytes")
-    out.print(report.table("Seconds of one core for a second of one stream, float32", head, rows))
+    parts = ("model", "encoding", "tokens by arithmetic", "tokens by bytes")
+    out.print(report.table("Seconds of one core for a second of one stream, float32", parts, seconds))
     share = asked.arithmetic, asked.bandwidth, asked.utilisation
-    rows = [
+    carried = [
         (one.name, *(str(gpu.streams(one, *share)) for gpu in GPUS), str(launched(one, asked.utilisation)))
         for one in SHAPES
     ]
-    out.print(report.table("Streams that talk without a pause", ("model", *(g.name for g in GPUS), "launches"), rows))
+    out.print(
+        report.table("Streams that talk without a pause", ("model", *(g.name for g in GPUS), "launches"), carried)
+    )
     balance = ", ".join(f"{gpu.name} {gpu.balance():.0f}" for gpu in GPUS)
     out.print(f"tokens in a step at which it waits for arithmetic and no longer for weights: {balance}")
     return 0
