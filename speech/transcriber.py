@@ -338,11 +338,9 @@ class Transcriber:
         self._taken.set()
         for conclusion in set(self._conclusions):
             conclusion.cancel()
-        if self._conclusions:
-            await asyncio.wait(set(self._conclusions))
-        for decoding in self._unfinished:
-            await decoding.cancel()
-        self._unfinished.clear()
+        await asyncio.gather(*self._conclusions, return_exceptions=True)
+        while self._unfinished:
+            await self._unfinished.pop().cancel()
         for order in [order for order in self._orders if not order.done()]:
             order.set_exception(error or InputInvalid("the stream has ended; open another one"))
             order.exception()

@@ -12,9 +12,8 @@ The whole policy, in the order in which `pick` applies it:
    device, which the longer batch would break and the shorter one would keep. A deadline that is lost either way limits
    nothing, else one late task would shrink every batch and make all others late as well. Bulk joins no batch that a
    live task leads: it would lengthen each of its many steps.
-3. In bulk, where time is not pressing, a step that opens a task goes before the steps of those that are under way, as
-   long as their batch has room: batches stay full from the first task to the last. So it does in a live lane whose most
-   urgent task is late whatever is done: a device that is behind catches up by full batches alone.
+3. In bulk, where time is not pressing, and in a live lane whose head is late whatever is done, a step that opens a task
+   goes before those of what is under way, as long as their batch has room: only full batches catch up.
 4. Of the tasks of one stream only the oldest is in the race, and it is as urgent as the most urgent behind it.
 
 A task that has run a step and goes on is queued again under its new bucket and cost, so new tasks join at any step.
@@ -161,8 +160,7 @@ class Scheduler:
 
     def clear(self) -> list[Task]:
         """Take out everything that waits, in order of submission, and forget the tasks in a step."""
-        tasks = self.tasks()
-        for task in tasks:
+        for task in (tasks := self.tasks()):
             task.entry, task.group, task.rank = None, None, -1
         self._groups.clear()
         self._streams.clear()
@@ -190,20 +188,15 @@ class Scheduler:
         return self._fill(head, heads, now, budget * self._fairness.leads(head, live))
 
     def _widening(self, head: Task, heads: list[Task], now: float, budget: float) -> Task | None:
-        """The task of the same lane whose opening step would bring one more into the batch that `head` leads. In bulk,
-        if that can wait; in live lanes, if it is late already, up to as many as a step may take."""
+        """The task of the same lane whose opening step would bring one more into the batch of `head`: see rule 3."""
         group, home = head.group, head.home
-        if head.demand.opening or group.size >= home.cap_at(now):
-            return None
-        waiting = (task for task in heads if task.rank == head.rank and task.demand.opening and task.home is home)
-        task = next(waiting, None)
-        if task is None:
-            return None
+        waiting = (one for one in heads if one.rank == head.rank and one.demand.opening and one.home is home)
+        task = None if head.demand.opening or group.size >= home.cap_at(now) else next(waiting, None)
         ends = now + self._alone(head, now)
-        if head.rank == Lane.BULK:
+        if task is not None and head.rank == Lane.BULK:
             return task if ends + self._alone(task, now) <= head.deadline else None
-        late = ends > head.deadline
-        return task if late and self.latency.predict(home.name, group.bucket, sum(group.costs), now) < budget else None
+        full = self.latency.predict(home.name, group.bucket, sum(group.costs), now) >= budget
+        return None if full or ends <= head.deadline else task
 
     def _overdue(self, now: float) -> Task | None:
         """The head of a lane that has been passed over for long enough."""
@@ -334,10 +327,8 @@ class Scheduler:
         queue.remove(task)
         if not queue:
             del self._streams[task.home, task.stream]
-        elif was_first:
-            self._push(queue[0], now)
         else:
-            self._rerank(queue[0], now)
+            (self._push if was_first else self._rerank)(queue[0], now)
 
     def _forget_newest(self, task: Task) -> None:
         if task.coalesce is not None:

@@ -13,7 +13,7 @@ from gateway.state import SERVICE, Service
 from gateway.tune.live import Live
 from gateway.tune.metrics import ProofMetrics
 from gateway.tune.proven import ProvenOptions
-from speech.places import usual
+from speech.places import placed, usual
 
 
 class Proofs:
@@ -52,12 +52,12 @@ async def note_speech(app: web.Application) -> None:
     What runs on a cluster was tried where it runs.
     """
     service: Service = app[SERVICE]
-    engine = await service.when_loaded()
-    if engine is None or service.settings.cluster:
+    settings = service.settings
+    if await service.when_loaded() is None or settings.cluster:
         return
-    names = [("asr", model.name) for model in engine.models()] + [("tts", voice.name) for voice in engine.voices()]
-    for kind, name in names:
-        await asyncio.to_thread(app[PROOFS].known.note, kind, name)
+    for kind, names in (("asr", settings.models), ("tts", settings.voices)):
+        for name in names:
+            await asyncio.to_thread(app[PROOFS].known.note, kind, placed(name)[0])
 
 
 async def _close(app: web.Application) -> None:

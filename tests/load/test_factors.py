@@ -60,6 +60,7 @@ def test_names_are_different_and_every_factor_says_what_it_is() -> None:
     assert all(one.what and one.side in ("encoder", "decoder") for one in known)
 
 
+@pytest.mark.long
 def test_a_recording_is_decoded_as_a_live_stream_has_it() -> None:
     clip = next(corpora.bundled())
     line = Line(decode_audio(str(clip.path), sampling_rate=SAMPLE_RATE), clip.text)
