@@ -51,7 +51,7 @@ async def served(tmp_path: Path, **settings: Any) -> AsyncIterator[Callable[[str
 
     async def start(_: Any) -> Any:
         nobody = SimpleNamespace(speaking=0, free=0, made=0.0, wasted=0.0)
-        status = SimpleNamespace(ready=True, devices=(), apart=(), speech=nobody)
+        status = SimpleNamespace(ready=True, devices=(), apart=(), speech=nobody, carried=())
         return SimpleNamespace(devices=[device], close=close, status=lambda: status)
 
     app = build_app(load_settings(collections=str(tmp_path / "collections"), batch=False, **settings), start)
