@@ -13,6 +13,9 @@ PYTHON ?=
 TORCH_INDEX ?=
 ARGS ?=
 
+# Every process that is started here imports torch: without bytecode at hand that takes seconds more of a core.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 

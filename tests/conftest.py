@@ -33,6 +33,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 # An application inside a test has no queue of jobs, which would be the one of whoever runs the tests.
 os.environ["SPEECHLANE_BATCH"] = "false"
+# Two workers and the services they start would wait for each other's threads at every matrix.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As the engine does when it starts, but before a test uses torch without one.
 os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
@@ -75,8 +77,8 @@ def clean_environment(**variables: str) -> dict[str, str]:
     if "SPEECHLANE_CACHE" in os.environ:
         kept["SPEECHLANE_CACHE"] = os.environ["SPEECHLANE_CACHE"]
     # What somebody has measured here says nothing of what a test expects.
-    own = {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_PROXY": "127.0.0.1", "SPEECHLANE_ADMISSION": "estimated"}
-    return {**kept, **own, **variables}
+    own = {"SPEECHLANE_ADMISSION": "estimated", "SPEECHLANE_THREADS": "1"}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_PROXY": "127.0.0.1", **own, **variables}
 
 
 def launch(directory: Path, *flags: str, **variables: str) -> RunningService:

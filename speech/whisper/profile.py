@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from speech.asr import WINDOW_SECONDS
+from speech.dense import emulated
 from speech.whisper.decoder import Decoder, Feed, Sequence
 from speech.whisper.encoder import FRAMES, MARGIN, REDO, Encoder, Encoding, floors
 from speech.whisper.weights import Checkpoint
@@ -36,7 +37,7 @@ PROVEN_PROBES = {"tiny.en": 17}
 WHOLE_WINDOW = {"base": frozenset({"es"})}
 """Languages whose finals lose words with frozen padding, by model: theirs take the whole window (docs/whisper.md)."""
 
-_VERSION = 3
+_VERSION = 4
 _ROUNDS = 3
 _ROWS_PER_SECOND = 50
 _PARTIAL_ROWS = REDO + _ROWS_PER_SECOND + MARGIN
@@ -46,6 +47,9 @@ _COMPANY = 1.5
 """How much longer steps take in company: the profile is measured alone, while voice activity, the gateway and other
 streams share caches and cores (load.live: 8 streams took 0.65 of the device where their steps alone make 0.45).
 """
+_EMULATED = 10.0
+"""Taken for float32's time of a precision for which the processor has no instructions: it is not measured, which
+would take most of a minute to find that nobody wants it."""
 _WORTH = 0.9
 """A shorter precision must take at most this share of the time to be chosen over float32."""
 
@@ -83,13 +87,18 @@ class Profile:
     @classmethod
     def of(cls, precision: Precision, threads: int, measured: dict[str, float]) -> Profile:
         """What was measured, with this precision."""
-        encode = measured[f"encoder {precision.encoder} partial"]
+
+        def seconds(half: str, kind: str, part: str) -> float:
+            known = measured.get(f"{half} {kind} {part}")
+            return _EMULATED * measured[f"{half} float32 {part}"] if known is None else known
+
+        encode = seconds("encoder", precision.encoder, "partial")
         return cls(
             precision=precision,
             threads=threads,
             partial_encode=encode,
-            prefill=measured[f"decoder {precision.decoder} prefill"],
-            token=measured[f"decoder {precision.decoder} token"],
+            prefill=seconds("decoder", precision.decoder, "prefill"),
+            token=seconds("decoder", precision.decoder, "token"),
             final_encode=encode * _ROWS_PER_SECOND / _PARTIAL_ROWS,
             measured=measured,
         )
@@ -152,14 +161,28 @@ def measure(weights: Checkpoint, device: str, threads: int | None) -> Profile:
     """Time every proven precision with every number of threads, as a live stream would use them."""
     if device != "cpu":
         return _measure(weights, device, 1, ("float16",), ("float16",))
+    encoders, decoders = _worth_timing()
     if threads is not None:
-        return _measure(weights, device, threads, PROVEN_ENCODER, PROVEN_DECODER)
-    cores, tried = os.cpu_count() or 1, []
+        return _measure(weights, device, threads, encoders, decoders)
+    tried = []
     count = 1
-    while count <= min(cores, 8):
-        tried.append(_measure(weights, device, count, PROVEN_ENCODER, PROVEN_DECODER))
+    while count <= min(_cores(), 8):
+        tried.append(_measure(weights, device, count, encoders, decoders))
         count *= 2
     return min(tried, key=lambda p: p.share(1.0, True))
+
+
+def _cores() -> int:
+    """CPU threads that models may use here: the cores of this process, or fewer where OMP_NUM_THREADS says so."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return min(here, max(1, int(told))) if told.isdigit() else here
+
+
+def _worth_timing() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the encoder and of the decoder, on a CPU: what the processor has instructions for."""
+    encoders = tuple(one for one in PROVEN_ENCODER if not emulated(one, "cpu"))
+    return encoders, tuple(one for one in PROVEN_DECODER if not emulated(one, "cpu"))
 
 
 def _measure(
@@ -216,5 +239,5 @@ def _key(name: str, device: str, threads: int | None, weights: Checkpoint) -> li
     """Everything that makes an old measurement worthless when it changes."""
     chip = torch.cuda.get_device_name(device) if device != "cpu" else torch.backends.cpu.get_cpu_capability()
     size = f"{weights.encoder_layers}x{weights.dim}"
-    return [str(_VERSION), name, size, device, str(threads), str(os.cpu_count()), platform.machine(), chip,
-            torch.__version__, *PROVEN_ENCODER, *PROVEN_DECODER]  # fmt: skip
+    return [str(_VERSION), name, size, device, str(threads), str(_cores()), platform.machine(), chip,
+            torch.__version__, *(one for half in _worth_timing() for one in half)]  # fmt: skip

@@ -259,19 +259,25 @@ class Seer:
         key = shown.key, lane
         encoding = self._encodings.get(key)
         if encoding is None:
-            task = asyncio.ensure_future(self._encoded(shown, lane))
+            if (ready := self._features.get(shown.key)) is not None:  # since it was missed
+                return ready
+            task = asyncio.ensure_future(self._kept(shown, lane))
             encoding = self._encodings[key] = _Encoding(task)
             task.add_done_callback(lambda _: self._encodings.pop(key, None))
         encoding.waiting += 1
         try:
-            tokens = await asyncio.shield(encoding.task)
-            self._features.keep(shown.key, tokens)
-            return tokens
+            return await asyncio.shield(encoding.task)
         finally:
             encoding.waiting -= 1
             if not encoding.waiting and not encoding.task.done():
                 self._encodings.pop(key, None)
                 encoding.task.cancel()
+
+    async def _kept(self, shown: Shown, lane: Lane) -> Tensor:
+        """Kept by itself, so that whoever comes between its end and the first who waited finds it."""
+        tokens = await self._encoded(shown, lane)
+        self._features.keep(shown.key, tokens)
+        return tokens
 
     async def _encoded(self, shown: Shown, lane: Lane) -> Tensor:
         units = await self._in_thread(self._drawing, self._weights.family.units, shown.media, shown.laid)

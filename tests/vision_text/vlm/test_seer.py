@@ -22,6 +22,7 @@ from vision_text.vlm import ChatAsked, Clip, Picture, Seer, Turn, Unopened, Visu
 from vision_text.vlm.core import Rows
 from vision_text.vlm.decoder import TalkBackend
 from vision_text.vlm.kv import KV
+from vision_text.vlm.options import read_options
 from workers.device import Device
 from workers.errors import Cancelled, Draining, InputInvalid, InputTooLarge, ServingError
 from workers.task import Lane
@@ -212,6 +213,24 @@ async def test_many_who_show_the_same_at_once(seer: Seer) -> None:
     assert [one.text for one in together] == [
         (await answer(seer, asked(1, picture(1), question(n)))).text for n in range(5)
     ]
+
+
+@pytest.mark.parametrize("turns", [1, 3, 4, 5])
+async def test_whenever_somebody_comes_a_picture_is_encoded_once(seer: Seer, turns: int) -> None:
+    """Every few turns of the loop somebody else shows it: before it is encoded, meanwhile, and as it ends."""
+    prompt = seer._prompter.prompt(asked(1, picture(9), DESCRIBE), read_options({"prefix_cache": True}))
+    for _ in range(8):
+        seer.forget()
+        before = seer.counters.copy()
+        waiting = [asyncio.ensure_future(seer._shown(prompt.shown, Lane.INTERACTIVE, kept=True))]
+        while not waiting[0].done():
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            waiting.append(asyncio.ensure_future(seer._shown(prompt.shown, Lane.INTERACTIVE, kept=True)))
+        first = waiting[0].result()[0]
+        assert all(tokens is first for (tokens,) in await asyncio.gather(*waiting))
+        assert len(waiting) > 2 and (seer.counters - before)["encoded_units"] == 1
+    seer.forget()
 
 
 async def test_the_cache_in_few_bits(seer: Seer) -> None:
