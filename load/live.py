@@ -95,16 +95,25 @@ class Step:
 
 
 async def measure(
-    running: Running, streams: int, seconds: float, *, seed: int = 0, rate: int = 16_000, key: str | None = None
+    running: Running,
+    streams: int,
+    seconds: float,
+    *,
+    seed: int = 0,
+    rate: int = 16_000,
+    key: str | None = None,
+    alike: bool = False,
 ) -> Step:
-    """Have `streams` streams speak at once for about `seconds`."""
+    """Have `streams` streams speak at once for about `seconds`. `alike`: all say the same, in frames of one length,
+    so that numbers of streams differ in nothing else."""
     step, clips = Step(streams), list(corpora.bundled())
-    scripts = [conversation(clips, seconds, seed + number, rate=rate) for number in range(streams)]
+    scripts = [conversation(clips, seconds, seed + number * (not alike), rate=rate) for number in range(streams)]
+    frames = FRAMES[:1] if alike else FRAMES
     chance = random.Random(seed)
 
     async def one(number: int) -> Heard:
         await asyncio.sleep(chance.random())  # frames of several streams do not come in step
-        return await stream(running.url, scripts[number], frame=FRAMES[number % 2], key=key)
+        return await stream(running.url, scripts[number], frame=frames[number % len(frames)], key=key)
 
     async def watch() -> None:
         await asyncio.sleep(seconds * 0.7)

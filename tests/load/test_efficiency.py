@@ -32,13 +32,19 @@ def test_work_through_the_gateway_is_all_that_was_said_and_the_service_alone_is_
 
 
 def test_a_cost_that_rises_beyond_noise_is_told() -> None:
-    def at(streams: int, *cpu: float) -> Cost:
-        return Cost("m", streams, list(cpu), [0.0], 1.0, [Step(streams)])
+    def at(streams: int, *cpu: float, device: float = 0.01, admitted: int | None = None) -> Cost:
+        step = Step(streams, admitted=streams if admitted is None else admitted)
+        return Cost("m", streams, list(cpu), [device] * len(cpu), 1.0, [step])
 
-    assert rising([at(1, 0.10), at(4, 0.08, 0.2), at(16, 0.083)]) == []
-    assert rising([at(1, 0.10), at(4, 0.12)]) == [
-        "m: a second of audio costs 0.1200 CPU s with 4 streams, 0.1000 with 1"
+    assert rising([at(1, 0.10, 0.2, 0.1), at(4, 0.08, 0.21, 0.2), at(16, 0.083, 0.2, 0.2)]) == []
+    # One quiet round does not hide what the others show.
+    assert rising([at(1, 0.10, 0.1, 0.1), at(4, 0.09, 0.12, 0.13)]) == [
+        "m: a second of audio costs 1.20 times the CPU seconds with 4 streams as with 1"
     ]
+    assert rising([at(1, 0.10), at(4, 0.1, device=0.012)]) == [
+        "m: a second of audio costs 1.20 times the device seconds with 4 streams as with 1"
+    ]
+    assert rising([at(1, 0.10), at(4, 0.1, admitted=2)]) == ["m: of 4 streams 2 were admitted"]
 
 
 def test_seconds_of_all_devices_are_added() -> None:
