@@ -107,7 +107,7 @@ async def measure(
     """Have `streams` streams speak at once for about `seconds`. `alike`: all say the same, in frames of one length,
     so that numbers of streams differ in nothing else."""
     step, clips = Step(streams), list(corpora.bundled())
-    scripts = [conversation(clips, seconds, seed + number * (not alike), rate=rate) for number in range(streams)]
+    scripts = [conversation(clips, seconds, seed + (0 if alike else number), rate=rate) for number in range(streams)]
     frames = FRAMES[:1] if alike else FRAMES
     chance = random.Random(seed)
 

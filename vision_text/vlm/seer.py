@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -263,7 +264,7 @@ class Seer:
                 return ready
             task = asyncio.ensure_future(self._kept(shown, lane))
             encoding = self._encodings[key] = _Encoding(task)
-            task.add_done_callback(lambda _: self._encodings.pop(key, None))
+            task.add_done_callback(partial(self._ended, key))
         encoding.waiting += 1
         try:
             return await asyncio.shield(encoding.task)
@@ -272,6 +273,11 @@ class Seer:
             if not encoding.waiting and not encoding.task.done():
                 self._encodings.pop(key, None)
                 encoding.task.cancel()
+
+    def _ended(self, key: tuple[bytes, Lane], task: asyncio.Task[Tensor]) -> None:
+        """One that was given up may end when the next of the same picture is under way, which stays."""
+        if key in self._encodings and self._encodings[key].task is task:
+            del self._encodings[key]
 
     async def _kept(self, shown: Shown, lane: Lane) -> Tensor:
         """Kept by itself, so that whoever comes between its end and the first who waited finds it."""

@@ -233,6 +233,30 @@ async def test_whenever_somebody_comes_a_picture_is_encoded_once(seer: Seer, tur
     seer.forget()
 
 
+async def test_what_was_given_up_does_not_take_the_next_one_with_it(seer: Seer) -> None:
+    """The first goes away as the second comes; a third, a few turns later, waits for the second's encoding."""
+    prompt = seer._prompter.prompt(asked(1, picture(9), DESCRIBE), read_options({"prefix_cache": True}))
+
+    def comes() -> asyncio.Future[list[torch.Tensor | None]]:
+        return asyncio.ensure_future(seer._shown(prompt.shown, Lane.INTERACTIVE, kept=True))
+
+    for turns in range(8):
+        seer.forget()
+        first = comes()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        first.cancel()
+        for _ in range(turns % 4):
+            await asyncio.sleep(0)
+        second = comes()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert len(seer._encodings) == 1 and not second.done()
+        third = comes()
+        assert (await third)[0] is (await second)[0]
+    seer.forget()
+
+
 async def test_the_cache_in_few_bits(seer: Seer) -> None:
     plain = [await answer(seer, asked(n)) for n in range(6)]
     same = {}
